@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 TITLE = "SecEmb server 0"
 DESCRIPTION = "The leader of the pair. Devices join here, and send keys and updates here and to server 1."
-_SECONDS = 5.0  # for server 1 to answer
+_SECONDS = 5.0  # time limit for server 1's answer
 _DIFFERENT = (
     "the servers have different tasks or models; compare `secemb task show` and `secemb model list` on both sides"
 )
@@ -109,7 +109,7 @@ def create_server0(
     ]
     if line is not None and relay_key is not None:
         relayed = RelayedSessions(party, Relay(line, metrics=party.metrics, limits=relay_limits))
-        # First: FastAPI tries routes one after the other, and where a task is relayed most sessions are.
+        # First, because FastAPI tries routes in order, and if a task is relayed, so are most sessions.
         routers.insert(0, relayed_routes(party, relayed, relay_key, bodies, completed=leader.completed))
     ready = partial(check_readiness, party, peer)
     operator = None
@@ -138,7 +138,7 @@ def create_server0(
     )
 
 
-# What another attempt may help against.
+# Errors that a retry may resolve.
 _PASSING = (PeerUnavailableError, LedgerUnavailableError, LedgerTakenError, StorageUnavailableError)
 _LONGEST_PAUSE = 15.0
 _REFUSED_PAUSE = 10.0
@@ -192,7 +192,7 @@ async def call_peer(leader: Leader, *, every: float = 10.0) -> None:
             await leader.exchange()
             failing.worked()
         except (PeerUnavailableError, PeerRefusedError, LedgerUnavailableError):
-            pass  # told by the line, by the ledger, or by the conductor
+            pass  # already logged by the peer client, the ledger, or the conductor
         except Exception as error:
             failing.failed(type(error).__name__, error)
         await asyncio.sleep(every)
@@ -211,7 +211,7 @@ def kinds_of(settings: Settings) -> ChooseKind:
 
 
 def panel_of(settings: Settings) -> Panel | None:
-    """Return the trusted panel, or None where there is none."""
+    """Return the trusted panel, or None if there is none."""
     panel = settings.panel
     if panel.file is None:
         return None
@@ -259,9 +259,9 @@ async def conduct(leader: Leader) -> None:
                 pause = _REFUSED_PAUSE
             except _PASSING as error:
                 waiting.failed(str(error))
-            except Exception as error:  # a full disk, too many open files, a mistake of ours: looking again may help
+            except Exception as error:  # a full disk, too many open files, or a bug of ours: a retry may help
                 leader.count_failure()
-                # The message of one of our own errors names the fix, of any other it may quote a request.
+                # Messages of our own errors name the fix; those of any other may quote a request.
                 broken.failed(str(error) if isinstance(error, SecEmbError) else type(error).__name__, error)
         await asyncio.sleep(pause * random.uniform(0.5, 1.0))
 
@@ -272,10 +272,10 @@ def longer(pause: float) -> float:
 
 
 async def check_readiness(party: Party, peer: Peer) -> list[Check]:
-    """Return what must hold before devices are sent here, and what to do if it does not."""
+    """Return the conditions for sending devices here, and what to do if one is not met."""
     checks = await party.readiness()
     if not all(check.ok for check in checks):
-        return checks  # without its own ledger and model there is nothing to compare
+        return checks  # without its own ledger and model, there is nothing to compare
     try:
         async with asyncio.timeout(_SECONDS):
             standing = await peer.standing()

@@ -22,14 +22,14 @@ from secemb_shared.messages.spec import EVALUATE, TRAIN
 
 
 class Completion:
-    """The steps of a round after its last upload. Each is durable, and repeating one does no harm."""
+    """The steps of a round after its last upload. Each is durable and can be repeated safely."""
 
     def __init__(self, party: Party, peer: Peer, rollbacks: Rollbacks, panel: Panel | None = None) -> None:
         self._party, self._peer, self._ledger, self._task = party, peer, party.ledger, party.task
         self._rollbacks, self._panel = rollbacks, panel
 
     async def close(self, record: RoundRecord) -> RoundRecord:
-        """Stop accepting messages, which could no longer be counted."""
+        """Stop accepting messages, because they could no longer be counted."""
         return await self._party.advance(record.round_id, RoundState.OPEN, RoundState.SEALING, self._party.clock())
 
     async def abort(self, record: RoundRecord, reason: str, rejected: Sequence[bytes] = ()) -> RoundRecord:
@@ -51,7 +51,7 @@ class Completion:
         return ended
 
     async def advance(self, record: RoundRecord) -> RoundRecord | None:
-        """Advance a round by one state; return it as it is then, if known."""
+        """Advance a round by one state; return its new record, if known."""
         match record.state:
             case RoundState.SEALING:
                 return await self._seal(record)
@@ -89,7 +89,7 @@ class Completion:
         )
 
     async def _verify(self, record: RoundRecord, sessions: list[bytes]) -> tuple[list[bytes], list[bytes]]:
-        """Return the sessions that have proved how long their update is, and those that have not."""
+        """Return the sessions that have proved that their update is short enough, and those that have not."""
         shape = self._task.norm_shape
         if shape is None or record.kind != TRAIN:
             return sessions, []
@@ -102,7 +102,7 @@ class Completion:
     async def _reconstruct(self, record: RoundRecord) -> RoundRecord:
         """Add the two shares and take the optimiser's step, or read the sums of a survey or an evaluation.
 
-        A sum that cannot be is not used.
+        An impossible sum is not used.
         """
         _, spec = await self._party.round(record.round_id)
         total, peer_share = await self._open_sum(record, spec)
@@ -133,7 +133,7 @@ class Completion:
         found, now = read_result(spec, total, sessions), self._party.clock()
         told: dict[str, Any] = {"round": spec.number, **found}
         if spec.kind == EVALUATE and await is_for_panel(self._ledger, record.round_id):
-            # Apart from the fleet's figures: the same devices would count twice in them.
+            # Kept separate from the fleet's figures, in which the same devices would count twice.
             await self._ledger.append_event(PANEL_EVENT, {**told, "version": spec.model_version}, now)
             self._party.metrics.safeguards.panel_quality(found)
             if self._panel is not None:
@@ -165,7 +165,7 @@ class Completion:
         return ended
 
     async def _open_sum(self, record: RoundRecord, spec: RoundSpec) -> tuple[Share, str]:
-        """Return the plain sum and the digest of server 1's share; the shares themselves are large and not kept."""
+        """Return the plaintext sum and the digest of server 1's share; the shares themselves are large and not kept."""
         other = await self._peer.share(record.round_id, record.list_digest or b"")
         own = await self._party.share(record.round_id)
         return await self._party.workers.run(lambda: (add_shares(spec, own, other), hashlib.sha256(other).hexdigest()))

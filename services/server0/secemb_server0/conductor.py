@@ -1,4 +1,4 @@
-"""When a round opens, seals and ends. Pure: the same facts and the same time give the same decision.
+"""When a round opens, seals and ends. A pure function: the same facts and time give the same decision.
 
 nothing open          → RollBack, if the operator requested an older version of the model
                       → Open the next round, or Finished when the task has no more or the privacy budget is spent
@@ -13,15 +13,15 @@ open, half complete   → Wait for the others some times as long as that took, t
 open, time is up      → seal; with too few sessions Idle again, or Abort if some of them were lost
 sealing … published   → the next step; an interrupted step is repeated, which does no harm
 
-A session that joins while no join window runs begins one: the first session, and any that comes later because there
-were too few. So a round without devices costs nothing, and a slow fleet fills one round instead of failing in many.
-Where devices toss a coin for each round, those that sit this one out never join it: a round that waited for them would
-wait for ever. There the deadlines begin when the round opens, and too few sessions abort it.
+A session that joins while no join window is running begins one: the first session, and any later one if there were too
+few. So a round without devices costs nothing, and a slow fleet fills one round instead of failing in many. With random
+sampling, devices that do not take part in a round never join it, and a round that waited for them would never end. In
+that case the deadlines begin when the round opens, and too few sessions abort it.
 
-A seat is a session's place in a round; it is taken with the session's keys. Who has joined without keys keeps nobody
-out, and is waited for some seconds. Once no more can join, a share of the seats is enough: whoever holds one and says
-nothing costs the others the grace, and no more. Where more than that say nothing, half of the seats show how long a
-session takes, and the rest get a multiple of it.
+A seat is a session's place in a round; it is taken with the session's keys. A session that has joined but sent no keys
+does not block others, and the round waits for it only some seconds. Once no more sessions can join, a fraction of the
+seats is enough: silent sessions cost the others only the grace period. If more sessions than that are silent, half of
+the seats show how long a session takes, and the rest get a multiple of this time.
 """
 
 import math
@@ -32,14 +32,14 @@ from secemb_party.ledger import RoundState
 from secemb_shared.messages.spec import TRAIN
 
 CLOSING_PATIENCE = 86_400.0  # seconds that the last evaluation waits for devices: no later round needs its figures
-PANEL_PATIENCE = 600.0  # seconds that an evaluation by the panel waits for its devices: all others wait meanwhile
-_HALF = 0.5  # of the seats: they show how long a session takes
-STRAGGLER_SECONDS = 0.5  # between two questions to server 1 about sessions that it does not hold yet
+PANEL_PATIENCE = 600.0  # seconds that an evaluation by the panel waits for its devices, while all others must wait
+_HALF = 0.5  # of the seats, which shows how long a session takes
+STRAGGLER_SECONDS = 0.5  # between two queries to server 1 about sessions that it does not hold yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What the conductor decides by: the current round and the sessions in it."""
+    """The facts for a decision: the current round and the sessions in it."""
 
     state: RoundState | None  # None: no round yet, or the last one ended
     next_number: int
@@ -48,31 +48,31 @@ class Facts:
     min_cohort: int
     trained: int = 0  # training rounds whose sum was opened
     next_kind: str = TRAIN
-    last_kind: str | None = None  # of the round that ended last
+    last_kind: str | None = None  # of the last round that ended
     started: bool = True  # a session has joined, so that there are deadlines
     join_until: float = 0.0
     upload_until: float = 0.0
     seats: int | None = None  # of the round; None: as many as the cohort
-    taken: int = 0  # of them, by sessions with keys
-    admitted: int = 0  # seats that are taken, or will be if those who joined a moment ago send keys
+    taken: int = 0  # seats taken, by sessions with keys
+    admitted: int = 0  # seats that are taken, or will be if sessions that have just joined send keys
     lapses_at: float | None = None  # when the round stops waiting for the keys of the next of these
     complete: int = 0  # sessions whose update is here
-    share: float = 1.0  # of the seats taken that suffice to seal, once no more sessions can join
-    grace: float = 0.0  # seconds that the others have then
-    enough_since: float | None = None  # when enough were first seen to be here
+    share: float = 1.0  # fraction of the taken seats that suffices to seal once no more sessions can join
+    grace: float = 0.0  # seconds that the others then have
+    enough_since: float | None = None  # when enough sessions were first seen to be here
     started_at: float = 0.0  # when the join window began
-    stragglers: float = 1e6  # times as long as half of the seats took that the other half has then
-    half_since: float | None = None  # when half of them were first seen to be here
-    complete_there: int | None = None  # at server 1, if it was asked
+    stragglers: float = 1e6  # the other half of the seats then has this multiple of the time that the first half took
+    half_since: float | None = None  # when half of the sessions were first seen to be here
+    complete_there: int | None = None  # on server 1, if it was asked
     rollback_to: int | None = None  # the older version that the operator requested
-    affordable: bool = True  # the privacy budget has room for the next round
-    patient: bool = True  # a round waits for devices; false where they toss a coin for each round
+    affordable: bool = True  # the privacy budget covers the next round
+    patient: bool = True  # a round waits for devices; false with random sampling
     closing: bool = False  # the open round is an evaluation, and no training round can follow
     panel: bool = False  # only devices of the trusted panel may join the open round
-    paused: bool = False  # an operator lets no round begin
-    draining: bool = False  # and no session join the open one
-    close: bool = False  # the operator wants the open round sealed now
-    abort: str | None = None  # why an operator ends the open round
+    paused: bool = False  # an operator has paused the task, so that no round begins
+    draining: bool = False  # and no session joins the open one
+    close: bool = False  # the operator has requested that the open round be sealed now
+    abort: str | None = None  # why an operator is ending the open round
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def decide(facts: Facts, now: float) -> Decision:
 
 def _in_open_round(facts: Facts, now: float) -> Decision:
     if now < facts.upload_until:
-        wanted = facts.complete  # what server 1 must hold before the seal
+        wanted = facts.complete  # sessions that server 1 must hold before the seal
         if closes(facts):
             wanted = facts.min_cohort
         elif _grace_is_over(facts, now):
@@ -151,7 +151,7 @@ def _in_open_round(facts: Facts, now: float) -> Decision:
             wanted = _half(facts)
         elif not all_here(facts, now):
             return Wait(_next_change(facts, now))
-        # A device sends to one server after the other: without asking server 1, sealing would leave out slow devices.
+        # A device sends to one server after the other, so sealing without asking server 1 would leave out slow devices.
         if facts.complete_there is not None and facts.complete_there < wanted:
             return Wait(min(now + STRAGGLER_SECONDS, facts.upload_until))
     if facts.complete >= facts.min_cohort:
@@ -185,7 +185,7 @@ def _half_until(facts: Facts) -> float | None:
 
 
 def wants_to_seal(facts: Facts, now: float) -> bool:
-    """Tell whether sealing depends on what server 1 holds: all sessions are here, or the others have had their time."""
+    """Return whether sealing depends only on server 1: all sessions are here, or the others' time is up."""
     late = _grace_is_over(facts, now) or _stragglers_had_their_time(facts, now)
     return late or all_here(facts, now) or closes(facts)
 
@@ -204,9 +204,9 @@ def _share_of(share: float, seats: int, facts: Facts) -> int:
 
 
 def enough_here(facts: Facts, now: float) -> bool:
-    """Tell whether no more sessions can join, and so many are complete here that the others get the grace and no more.
+    """Return whether no more sessions can join, and enough are complete that the others get only the grace period.
 
-    An operator who drains the server keeps devices out, and must not decide by that who is in the sum.
+    An operator who drains the server keeps devices out, and must not thereby select who is in the sum.
     """
     return _nobody_can_join(facts, now) and facts.complete >= _needed(facts)
 
@@ -221,7 +221,7 @@ def _nobody_can_join(facts: Facts, now: float) -> bool:
 
 
 def closes(facts: Facts) -> bool:
-    """Tell whether this server can seal now as the operator asked; never in a task with random sampling."""
+    """Return whether this server can seal now as the operator requested; never in a task with random sampling."""
     return facts.close and facts.patient and facts.complete >= facts.min_cohort
 
 
@@ -247,14 +247,14 @@ def _idle(facts: Facts, now: float) -> Decision:
 
 
 def all_here(facts: Facts, now: float) -> bool:
-    """Tell whether every session that has a seat is complete here and no more can join, or the cohort is complete."""
+    """Return whether every session with a seat is complete here and no more can join, or the cohort is complete."""
     if facts.state is not RoundState.OPEN:
         return False
     return facts.complete >= facts.cohort or (not joinable(facts, now) and facts.complete >= facts.admitted)
 
 
 def missing(facts: Facts, now: float) -> int:
-    """Return how many must still become complete before `half_here`, `enough_here` or `all_here` can begin to hold."""
+    """Return how many must still become complete before `half_here`, `enough_here` or `all_here` can become true."""
     if _shut(facts):
         return min(facts.admitted, facts.cohort) - facts.complete
     seats = _seats(facts) if now < facts.join_until else facts.admitted
@@ -264,7 +264,7 @@ def missing(facts: Facts, now: float) -> int:
 
 
 def joinable(facts: Facts, now: float) -> bool:
-    """Tell whether devices may join the open round: in the join window, and after it while it waits for more."""
+    """Return whether devices may join the open round: in the join window, and after it while too few have joined."""
     too_few = facts.patient and facts.complete < facts.min_cohort
     room = facts.taken < _seats(facts) and facts.complete < facts.cohort
     return not _shut(facts) and room and (now < facts.join_until or too_few)

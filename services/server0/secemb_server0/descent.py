@@ -11,8 +11,8 @@ from secemb_server0.guard import Guard
 from secemb_server0.optimiser import BlockStep, Doubles, Gradient, Optimiser, Rates, blocks
 
 _SMALLEST_EPS = 1e-12
-# Moments of rows that nobody touches decay for ever. Arithmetic on the subnormal numbers they reach is six times
-# slower, and far below what can move a weight, so that they are set to zero from time to time.
+# Moments of rows without gradients decay until they are subnormal. Arithmetic on subnormal numbers is six times slower,
+# and they are far too small to move a weight, so they are periodically set to zero.
 _SWEEP = 64  # steps
 _TINY_FIRST, _TINY_SECOND = np.float32(1e-30), np.float32(1e-36)
 _PARTS = ("rows", "dense")
@@ -20,7 +20,7 @@ _MOMENTS = ("first", "second")
 
 
 class Momentum(Optimiser):
-    """Gradient descent with momentum, as torch.optim.SGD has it: v ← β · v + g, w ← w − rate · v."""
+    """Gradient descent with momentum, as in torch.optim.SGD: v ← β · v + g, w ← w − rate · v."""
 
     kind = "momentum"
     beta: ClassVar[float] = 0.9
@@ -73,7 +73,7 @@ class Sgd(Momentum):
 
 
 class Adam(Optimiser):
-    """Adam as torch.optim has it, dense: numbers without a gradient still move by their momentum."""
+    """Adam as in torch.optim, dense: numbers without a gradient still move by their momentum."""
 
     kind = "adam"
 
@@ -101,7 +101,7 @@ class Adam(Optimiser):
         old, new, slopes = values.reshape(-1), moved.reshape(-1), slope.reshape(-1)
         scratch = np.empty((2, min(step.rates.size, old.size)), dtype=np.float32)
         steps = self._steps + 1
-        # rate/c₁ · m / (√v/√c₂ + eps), with √c₂ taken out of the denominator: one operation less for each number
+        # rate/c₁ · m / (√v/√c₂ + eps), with √c₂ moved out of the denominator, which saves one operation per number
         c1, root_c2 = 1 - self._betas[0] ** steps, float(np.sqrt(1 - self._betas[1] ** steps))
         factors, eps = step.rates * np.float32(root_c2 / c1), np.float32(self._eps * root_c2)
         for block in blocks(old.size, step.rates.size):
@@ -121,7 +121,7 @@ class Adam(Optimiser):
         return moved
 
     def _blend(self, m: Floats, v: Floats, g: Floats, scratch: Floats) -> None:
-        """Let m ← m + (1−β₁)(g − m) and v ← β₂v + (1−β₂)g², in place; g is used up."""
+        """Set m ← m + (1−β₁)(g − m) and v ← β₂v + (1−β₂)g², in place; g is overwritten."""
         np.subtract(g, m, out=scratch)
         np.multiply(scratch, np.float32(1 - self._betas[0]), out=scratch)
         np.add(m, scratch, out=m)

@@ -1,4 +1,4 @@
-"""Whether the announced round admits a session, and until when; kept in memory because most devices are turned away."""
+"""Admission to the announced round; kept in memory because most devices are turned away."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from secemb_shared.messages import TaskSpec
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """Until when sessions may join a round and upload in it, in steady time."""
+    """The deadlines for joining a round and for uploading, in steady time."""
 
     join_until: float
     upload_until: float
@@ -20,14 +20,14 @@ class Deadlines:
 class RoundTimer:
     """Keeps the deadlines of one round at a time.
 
-    The ledger has them by the wall clock, which may be set while a round is open. They are read once, when a session
-    has begun them or after a restart; from then on steady time counts. No phase is longer than the task says, so that a
-    round that was opened by a wrong clock is not stuck once the clock is right.
+    The ledger has them in wall-clock time, and that clock may be set while a round is open. They are read once, when a
+    session has begun them or after a restart; after that, steady time counts. No phase is longer than the task allows,
+    so a round that was opened with a wrong clock is not stuck once the clock is corrected.
     """
 
     def __init__(self, task: TaskSpec, *, clock: Clock, steady: Clock) -> None:
         self._task, self._clock, self._steady = task, clock, steady
-        self._read: tuple[bytes, float] | None = None  # the round and its deadline by the ledger
+        self._read: tuple[bytes, float] | None = None  # the round and its deadline in the ledger
         self._deadlines = Deadlines(0.0, 0.0)
 
     def of(self, record: RoundRecord) -> Deadlines:
@@ -42,14 +42,14 @@ class RoundTimer:
 
 
 class TurnoutTimer:
-    """Keeps since when this many sessions of a round are here; a seat that is taken or given up may change this."""
+    """Remembers when this many sessions of a round were first here; a seat that is taken or lost may change this."""
 
     def __init__(self, here: Callable[[Facts, float], bool]) -> None:
         self._here = here
-        self._seen: tuple[bytes, float] | None = None  # the round, and since when
+        self._seen: tuple[bytes, float] | None = None  # the round and the time
 
     def since(self, record: RoundRecord | None, facts: Facts, now: float) -> float | None:
-        """Return since when they are here; None: they are not."""
+        """Return when they were first here; None if they are not."""
         if record is None or not self._here(facts, now):
             self._seen = None
         elif self._seen is None or self._seen[0] != record.round_id:
@@ -58,7 +58,7 @@ class TurnoutTimer:
 
 
 class Door:
-    """The round that devices may join and the sessions in it, as the leader last saw them in the ledger."""
+    """The round that devices may join and the sessions in it, as last read by the leader."""
 
     def __init__(self) -> None:
         self.record: RoundRecord | None = None  # the round that server 1 knows to be open
@@ -70,7 +70,7 @@ class Door:
         if self.record is None or self.record.round_id != record.round_id:
             self._sessions = set()
         self._sessions.update(sessions)
-        # Sessions that joined while the leader looked are missing in its facts. The ledger knows them, and decides.
+        # Sessions that joined during the leader's read are missing in its facts. The ledger has them, and decides.
         self.record, self._facts = record, facts
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class Door:
         self.record = self._facts = None
 
     def drain(self) -> None:
-        """Admit no new sessions; those that have joined may ask again."""
+        """Admit no new sessions; those that have joined may repeat their request."""
         if self._facts is not None:
             self._facts = replace(self._facts, draining=True)
 
@@ -104,13 +104,13 @@ class Door:
         return session_id in self._sessions
 
     def lets_in(self, session_id: bytes, now: float) -> bool:
-        """Tell whether a session may join now, or may ask again because it has joined before."""
+        """Return whether a session may join now, or repeat its request because it has joined before."""
         return self._facts is not None and (joinable(self._facts, now) or self.has(session_id))
 
     def admit(self, session_id: bytes, record: RoundRecord, deadlines: Deadlines) -> None:
-        """Note a session that the ledger has admitted, and the round's deadlines after that."""
+        """Record a session that the ledger has admitted, and the round's deadlines after that."""
         if self._facts is None or not self.holds(record.round_id):
-            return  # the round was closed meanwhile
+            return  # the round was closed in the meantime
         new = session_id not in self._sessions
         self._sessions.add(session_id)
         self.record = record
@@ -128,6 +128,6 @@ class Door:
             self._facts = replace(self._facts, taken=self._facts.taken + 1)
 
     def complete(self) -> None:
-        """Note that a session became complete; one that is counted twice is corrected when the leader looks again."""
+        """Record that a session became complete; if it is counted twice, the leader's next read corrects this."""
         if self._facts is not None:
             self._facts = replace(self._facts, complete=self._facts.complete + 1)

@@ -1,4 +1,4 @@
-"""The fleet's figures from the sums of evaluations: errors and rankings, simpler ones beside them, and intervals.
+"""The fleet's figures from the sums of evaluations: errors and rankings, with baselines and intervals.
 
 A figure is a ratio of two sums over devices, such as squared errors by predictions. Its interval says where it would
 lie for other devices of the same fleet in 95 of 100 cases (delta method). Without noise the devices' own squares say
@@ -20,13 +20,13 @@ from secemb_shared.messages.spec import EVALUATE
 from secemb_shared.secure_sum import SUM_RING
 
 Sums = EvaluationSums | EventSums
-NORMAL = 1.96  # standard deviations: 95 of 100 cases
-_STUDENT = {3: 4.303, 4: 3.182, 5: 2.776}  # the same where this many rounds say how large one is
-_LEAST = 3.0  # standard deviations of its noise that a count must have to divide by it
+NORMAL = 1.96  # standard deviations that contain 95 of 100 cases
+_STUDENT = {3: 4.303, 4: 3.182, 5: 2.776}  # the same if the deviation is estimated from this many rounds
+_LEAST = 3.0  # a count must exceed this many standard deviations of its noise to be a divisor
 _RANKINGS = {"hit_rate": "hits", "recall": "recall", "ndcg": "ndcg", "mrr": "reciprocal"}  # figure: name of its sum
 _WHOLE = {"whole_hit_rate": "whole_hits", "whole_ndcg": "whole_ndcg", "whole_mrr": "whole_reciprocal"}
-_LARGEST_SURPRISE = 700.0  # of which a float has the exponential
-_LOOKED_AT = 20  # of the newest events; surveys and repeated steps are among them
+_LARGEST_SURPRISE = 700.0  # largest number whose exponential is a finite float
+_LOOKED_AT = 20  # of the newest events, including surveys and repeated steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Moments:
         )
 
     def interval(self, deviations: float = NORMAL) -> tuple[float, float] | None:
-        """Return the ends of the interval of Σ above / Σ below; none for a single group."""
+        """Return the ends of the interval of Σ above / Σ below; None for a single group."""
         if self.groups <= 1 or self.below <= 0:
             return None
         ratio = self.above / self.below
@@ -94,7 +94,7 @@ def _errors(task: TaskSpec, parts: Sequence[EvaluationSums], total: EvaluationSu
         groups=total.rankings,
     )
     by_round = [(one.squared, one.predictions) for one in parts]
-    mean = (total.above - total.below) / count  # of the ratings, as far as it is from the task's centre
+    mean = (total.above - total.below) / count  # of the ratings, relative to the task's centre
     found = {
         "rmse": _root(total.squared / count),
         "mae": max(total.absolute / count, 0.0),
@@ -104,7 +104,7 @@ def _errors(task: TaskSpec, parts: Sequence[EvaluationSums], total: EvaluationSu
     ends = _interval(task, by_device, by_round)
     if ends is not None:
         found |= {"rmse_low": _root(ends[0]), "rmse_high": _root(ends[1])}
-    spread = decimal(task.spread)  # devices measure in units of it
+    spread = decimal(task.spread)  # the unit in which devices measure
     return {"predictions": count, **{name: spread * number for name, number in found.items()}}
 
 
@@ -113,7 +113,7 @@ def _ranking(task: TaskSpec, parts: Sequence[Sums], total: Sums, figure: str, na
     by_device = Moments(
         above=value,
         below=count,
-        above_2=getattr(total, f"{name}_2", value),  # a hit is 1, and so is its square
+        above_2=getattr(total, f"{name}_2", value),  # a hit is 1, so its square is too
         both=value,
         below_2=count,
         groups=count,
@@ -123,11 +123,11 @@ def _ranking(task: TaskSpec, parts: Sequence[Sums], total: Sums, figure: str, na
     ends = _interval(task, by_device, by_round)
     if ends is not None:
         found |= {f"{figure}_low": ends[0], f"{figure}_high": ends[1]}
-    return {key: min(max(number, 0.0), 1.0) for key, number in found.items()}  # noise goes beyond
+    return {key: min(max(number, 0.0), 1.0) for key, number in found.items()}  # noise can exceed this
 
 
 def _perplexity(total: EventSums) -> dict[str, float]:
-    """Return exp of the mean surprise: among how many items, all equally likely, the model would be as uncertain."""
+    """Return exp of the mean surprise: the number of equally likely items that would be as uncertain."""
     count = total.rankings
     moments = Moments(
         above=total.surprise,
@@ -167,10 +167,10 @@ async def describe_window(ledger: Ledger, task: TaskSpec, number: int, sums: Seq
     """Return the sums of the evaluation with this number, and the figures of the window that ends with it."""
     results = await ledger.recent_events("result", limit=_LOOKED_AT)
     rollbacks = await ledger.recent_events("rollback", limit=_LOOKED_AT)
-    # What was measured before a rollback is of a model that is gone.
+    # Measurements before a rollback are of a model that is gone.
     since = max((event.event_id for event in rollbacks if "version" in event.data), default=0)
     by_round = {number: sums}
-    for event in results:  # the newest first; a step that was repeated after a crash counts once
+    for event in results:  # newest first; a step that was repeated after a crash counts once
         if event.event_id > since and len(event.data.get("sums", ())) == len(sums):
             by_round.setdefault(int(event.data["round"]), event.data["sums"])
     return {"sums": list(sums), "window": pool(task, by_round)}

@@ -1,6 +1,6 @@
-"""The guard before an optimiser: no row's mean gradient is longer than a multiple of what is usual for it.
+"""The guard before an optimiser: it limits a row's mean gradient to a multiple of the row's usual length.
 
-One round with gradients far too long would move a row for many rounds, and under Adam keep it from moving for
+A single round with far too long gradients would move a row for many rounds and, with Adam, keep it from moving for
 thousands. For row r with the mean gradient g:
 
     n  = the length of g
@@ -9,7 +9,7 @@ thousands. For row r with the mean gradient g:
     n' = min(n, k · max(s, t)), with the task's multiple k
     g is shortened to the length n'; then, where n > 0, s ← n' if s is zero, else √(β · s² + (1 − β) · n'²)
 
-The dense part is one row of a table of its own. docs/reference/protocol.md has the same definition.
+The dense part is treated as the only row of a separate table. docs/reference/protocol.md has the same definition.
 """
 
 import math
@@ -25,7 +25,7 @@ Doubles = npt.NDArray[np.float64]
 
 BETA = 0.99
 LARGEST_MULTIPLE = 1e6
-_BLOCK = 1 << 14  # numbers worked on together: they stay in cache
+_BLOCK = 1 << 14  # numbers processed together, which stay in cache
 
 
 class Guard:
@@ -39,7 +39,7 @@ class Guard:
         self.limited: dict[str, int] = {}  # rows that the last step has shortened, by part
 
     def factors(self, part: str, lengths: Doubles) -> Floats | None:
-        """Return what to multiply the gradient of each row by, or None if by one; the scales move on."""
+        """Return the factor for the gradient of each row, or None if all are one, and update the scales."""
         scales = self._scales.get(part, np.zeros(lengths.size, dtype=np.float32)).astype(np.float64)
         known = scales[scales > 0] if (scales > 0).any() else lengths[lengths > 0]
         usual = float(np.median(known)) if known.size else 0.0
@@ -53,16 +53,16 @@ class Guard:
         return np.divide(shortened, lengths, out=factors, where=shortened < lengths).astype(np.float32)
 
     def check(self, rows: int, dense: int) -> None:
-        """Refuse scales of another model."""
+        """Refuse scales of a different model."""
         if self._scales and {name: one.size for name, one in self._scales.items()} != _sizes(rows, dense):
             raise StateError("the restored state is for a model with a different shape")
 
     def tensors(self) -> Mapping[str, Floats]:
-        """Return what is remembered, by name."""
+        """Return the state by name."""
         return {f"{part}_scale": values for part, values in self._scales.items()}
 
     def take(self, tensors: dict[str, Floats]) -> None:
-        """Take what is remembered out of a state, or refuse it."""
+        """Restore the guard from a state, or refuse it."""
         found = {name.removesuffix("_scale"): tensors.pop(name) for name in list(tensors) if name.endswith("_scale")}
         if "rows" not in found or any(one.dtype != np.float32 or one.ndim != 1 for one in found.values()):
             raise StateError("the state does not have the scales of the guard")
@@ -74,7 +74,8 @@ class Guard:
 def row_lengths(slope: Doubles) -> Doubles:
     """Return the Euclidean length of each row.
 
-    Squares are added in pairs from both ends inwards, each sum rounded as IEEE 754 says: every machine gets the same.
+    Squares are added in pairs from both ends inwards, each sum rounded according to IEEE 754, so the result is the same
+    on every machine.
     """
     count, width = slope.shape
     lengths, step = np.empty(count, dtype=np.float64), max(1, _BLOCK // width)
@@ -87,7 +88,7 @@ def row_lengths(slope: Doubles) -> Doubles:
 
 
 def whole_length(slope: Doubles) -> Doubles:
-    """Return the length of a vector however long, as the only one of an array; nothing for an empty vector."""
+    """Return the length of a vector of any size, as an array of one element; empty for an empty vector."""
     if not slope.size:
         return np.empty(0, dtype=np.float64)
     blocks = (slope[first : first + _BLOCK] for first in range(0, slope.size, _BLOCK))
@@ -96,7 +97,7 @@ def whole_length(slope: Doubles) -> Doubles:
 
 
 def _fold(squares: Doubles) -> Doubles:
-    """Return the sum of each row; the numbers are used up."""
+    """Return the sum of each row; the numbers are overwritten."""
     width = squares.shape[1]
     while width > 1:
         half = width // 2

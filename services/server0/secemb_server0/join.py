@@ -36,7 +36,7 @@ AWAY_SECONDS = 3.0  # after a failure, so that not every join waits for a connec
 
 
 class AnnouncedKey:
-    """Server 1's latest relay key announcement, fetched again when it is old."""
+    """Server 1's latest relay key announcement, refreshed when it is old."""
 
     def __init__(self, task: TaskSpec, line: RelayLine, clock: Clock) -> None:
         self._task, self._line, self._clock = task, line, clock
@@ -105,7 +105,7 @@ class NotNow:
     """No round can be joined now; try again after this time."""
 
     seconds: int
-    held_back: bool = False  # because this device joined rounds and then fell silent
+    held_back: bool = False  # because this device joined rounds and then sent nothing
 
 
 class TicketIssuer:
@@ -126,9 +126,9 @@ class TicketIssuer:
         party.intake.seating = self
 
     async def join(self, token: str | None, session_id: bytes) -> JoinTicket | NotNow:
-        """Give a device its ticket: one session per device and round; the same session gets a ticket again.
+        """Give a device its ticket, for one session per device and round; the same session gets a ticket again.
 
-        A device that cannot join now is turned away before the ledger is asked, and before its token is.
+        A device that cannot join now is turned away before the ledger or its token is checked.
         """
         door, now, task = self._leader.door, self._party.clock(), self._party.task
         if self._leader.finished:
@@ -184,7 +184,7 @@ class TicketIssuer:
         return self._leader.door.holds(round_id) and self._leader.door.is_full()
 
     def take(self, round_id: bytes) -> None:
-        """Note that a session has taken a seat."""
+        """Record that a session has taken a seat."""
         self._leader.seated(round_id)
 
     def refusal(self) -> RoundFullError:
@@ -210,7 +210,7 @@ class TicketIssuer:
         return JoinTicket(record.spec.decode(), ticket, record.upload_until)
 
     async def _known(self, token: str | None) -> Token | None:
-        """Return the token of a device that may take part; None where devices need none."""
+        """Return the token of a device that may take part; None if devices need none."""
         if self._open:
             return None
         hashed = hashlib.sha256((token or "").encode()).digest()

@@ -8,7 +8,7 @@ from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
 ChooseKind = Callable[[int], str]
 
-SURVEY_TRIES = 3  # surveys that may be discarded one after the other before training goes on without one
+SURVEY_TRIES = 3  # consecutive surveys that may be discarded before training continues without one
 
 
 def always_train(_: int) -> str:
@@ -29,8 +29,8 @@ async def next_kind(
 async def _repeats_survey(ledger: Ledger, task_id: bytes, last: RoundRecord | None, number: int) -> bool:
     """Tell whether to repeat the survey, because none has succeeded yet.
 
-    One device that lies in every survey has all of them discarded, and must not keep the others from training. After
-    some discarded surveys the next ones are far apart: in rounds 8, 16, 32 and so on.
+    A single device that lies in every survey gets all of them discarded, and must not prevent the others from training.
+    After some discarded surveys, the next ones are far apart: in rounds 8, 16, 32 and so on.
     """
     if last is not None and last.kind == SURVEY and last.state is RoundState.ABORTED:
         return True

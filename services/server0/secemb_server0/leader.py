@@ -71,28 +71,28 @@ class Leader:
         self._completion = Completion(party, peer, self.rollbacks, panel)
         self.timer = RoundTimer(party.task, clock=party.clock, steady=party.steady)
         self.door, self.forecast = Door(), Forecast(party.task)
-        self._last: RoundRecord | None = None  # the latest round as in the ledger; None: read it
+        self._last: RoundRecord | None = None  # the latest round in the ledger; None: it must be read
         self._told: tuple[bytes, float] | None = None  # the round and the deadline that server 1 has stored
         self.ended_rounds: EndedRounds | None = None  # None: before the first step
         self.finished = False  # no more rounds will open
         self._waiting = False  # the open round waits for devices
-        self.changed = asyncio.Event()  # wakes the loop: there is something to look at
+        self.changed = asyncio.Event()  # wakes the loop
         self._completed, self._awaited = 0, 1  # sessions that became complete, and the count that wakes the loop
         self._patient = party.task.privacy is None or not party.task.privacy.sampling_rate
-        self._spent_there: set[str] = set()  # kinds of round that server 1's privacy budget has no room for
+        self._spent_there: set[str] = set()  # kinds of round that server 1's privacy budget does not cover
         self._aborted_there: tuple[bytes, str] | None = None  # a round that server 1's operator has ended, and why
         party.control.wake = self._steered
         if panel is not None:
             party.protect = lambda: panel.protected(party)
 
     async def roll_back(self, source: int, seen: int, order: Order) -> Rollback:
-        """Request the numbers of an older version in place of the one that was seen; the next step carries it out."""
+        """Request the numbers of an older version instead of those of version `seen`; the next step does it."""
         requested = await self.rollbacks.request(source, seen=seen, order=order)
         self.changed.set()
         return requested
 
     async def admitted(self, record: RoundRecord, session_id: bytes, now: float) -> RoundRecord:
-        """Note that a session has joined; return the round with the deadlines that it has now."""
+        """Record that a session has joined; return the round with its current deadlines."""
         if now >= record.join_until:  # the session has begun a join window
             record = await self._ledger.round(record.round_id) or record
             self.changed.set()
@@ -100,21 +100,21 @@ class Leader:
         return record
 
     def seated(self, round_id: bytes) -> None:
-        """Note that a session has taken a seat with its keys."""
+        """Record that a session has taken a seat with its keys."""
         if self.door.holds(round_id):
             self.door.take()
             if self.door.is_full():
                 self.changed.set()  # no more can join
 
     def completed(self) -> None:
-        """Note that a session became complete; counting one twice only wakes the loop early."""
+        """Record that a session became complete; counting one twice only wakes the loop early."""
         self._completed += 1
         self.door.complete()
         if self._completed >= self._awaited:
             self.changed.set()
 
     def _steered(self) -> None:
-        """Note that an operator has given one of the servers an instruction."""
+        """Record that an operator has given one of the servers an instruction."""
         if self._party.control.draining:
             self.door.drain()
         self.changed.set()
@@ -145,7 +145,7 @@ class Leader:
             await self._party.control.hear(Pause(what="pause", reason=str(error), since=self._party.clock()))
             decision = Paused()
         except BaseException as error:
-            self._last = self._told = None  # the next step reads both from the ledger and announces again
+            self._last = self._told = None  # the next step reads both from the ledger and announces them again
             if isinstance(error, PeerUnavailableError | LedgerUnavailableError):
                 self.forecast.away(self._party.clock())
             raise
@@ -175,7 +175,7 @@ class Leader:
             return Abort(str(error)), await self._ended_there(record, str(error))
 
     async def _ended_there(self, record: RoundRecord, reason: str) -> RoundRecord:
-        """End a round here as well that has ended at server 1 without a sum."""
+        """End a round on this server that has ended on server 1 without a sum."""
         self.door.close()
         found = await self._ledger.round(record.round_id) or record
         return found if found.ended else await self._completion.abort_here(found, reason)
@@ -250,8 +250,8 @@ class Leader:
             upload_until=deadlines.upload_until,
         )
         if last.state is not RoundState.OPEN:
-            return facts  # no session joins any more
-        # Before the seats: those who are complete then have one, however many join and upload in between.
+            return facts  # no more sessions can join
+        # Before the seats, so that complete sessions have one, however many join and upload in between.
         counts, told = await self._ledger.counts(last.round_id), self._party.control.of_round(last.round_id)
         abort = abort_reason(0, told.reason) if told is not None and told.what is What.ABORT else None
         if self._aborted_there is not None and self._aborted_there[0] == last.round_id:
@@ -267,7 +267,7 @@ class Leader:
         )
 
     async def _trains_on(self) -> bool:
-        """Tell whether there may be another training round."""
+        """Return whether there may be another training round."""
         return await self._party.trained() < self._task.rounds and await self._affords(TRAIN)
 
     async def _complete_there(self, record: RoundRecord, facts: Facts) -> int:
@@ -287,7 +287,7 @@ class Leader:
         )
         now = self._party.clock()
         if self.panel is not None and kind == EVALUATE and self.panel.is_due(number):
-            await self.panel.choose(self._ledger, spec.digest, now)  # before anybody can join
+            await self.panel.choose(self._ledger, spec.digest, now)  # before any device can join
         # Otherwise the first session sets the deadlines.
         join, upload = (0, 0) if self._patient else (self._task.join_seconds, self._task.upload_seconds)
         record = await self._party.open_round(
@@ -354,9 +354,9 @@ class Leader:
     async def _abort(self, record: RoundRecord, facts: Facts, reason: str) -> RoundRecord:
         self.door.close()
         if facts.abort is not None or facts.complete == facts.admitted:
-            # Server 1 may not have heard of the round: it must remember the abort if an announcement arrives later.
+            # Server 1 may not know the round, and must remember the abort in case an announcement arrives later.
             return await self._tell(record) or await self._completion.abort(record, reason)
-        # The seal finds too few, unless one more has just arrived.
+        # There are too few to seal, unless one more has just arrived.
         closed = await self._close(record)
         return closed if closed.state is RoundState.OPEN else await self._advance(closed) or record
 

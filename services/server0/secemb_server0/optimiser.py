@@ -1,11 +1,11 @@
-"""What moves a model by the mean gradient of a round, with rates for vectors, biases and the dense part.
+"""The optimiser: it moves a model by the mean gradient of a round, with rates for vectors, biases and the dense part.
 
-A step takes the mean gradient of a round and returns the next version of the model; the old one stays as it is. Only
-single operations of float32 are used, each rounded as IEEE 754 says: a step that is repeated gives the same bits.
+A step takes the mean gradient of a round and returns the next version of the model; the old one stays as it is. It uses
+only single float32 operations, each rounded according to IEEE 754, so a repeated step gives the same bits.
 
 OptimiserError (a SecEmbError)
 ├── GradientError          a mean gradient that is not finite or not of the model's shape
-└── StateError             a state of another optimiser, task or version, or none after a step was cut short
+└── StateError             a state of another optimiser, task or version, or none because a step was interrupted
 """
 
 import math
@@ -27,15 +27,15 @@ from secemb_shared.ring import Ring
 
 Doubles = npt.NDArray[np.float64]
 
-_BLOCK = 1 << 14  # numbers worked on together: 64 kB an array, so that what lies between two operations stays in cache
-_UNTHREADED = 1 << 13  # numbers of a product that BLAS computes in the calling thread
+_BLOCK = 1 << 14  # numbers processed together: 64 kB per array, so that intermediate results stay in cache
+_UNTHREADED = 1 << 13  # length of a product that BLAS computes in the calling thread
 _LARGEST_RATE = 1e6
-LARGEST_NORM = 2.0**63  # no ring holds more, and its square still fits float32
+LARGEST_NORM = 2.0**63  # no ring holds more, and its square still fits in a float32
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
 class Gradient:
-    """The mean over a round's sessions of their updates."""
+    """The mean of the updates of a round's sessions."""
 
     rows: Doubles  # (items, width)
     dense: Doubles  # (dense size,)
@@ -60,7 +60,7 @@ class Rates:
     biases: float | None = None  # None: as fast as the vectors
     row_decay: float = 0.0  # this times a vector is added to its gradient
     bias_decay: float = 0.0  # the same for a bias
-    rounds: int | None = None  # until which all rates fall to nothing, along a cosine; None: they stay
+    rounds: int | None = None  # number of steps over which all rates decay to zero along a cosine; None: constant rates
 
     def __post_init__(self) -> None:
         numbers = (self.rows, self.dense, self.bias_rate, self.row_decay, self.bias_decay)
@@ -85,7 +85,7 @@ class Rates:
         return self.rows if self.biases is None else self.biases
 
     def share(self, steps: int) -> float:
-        """Return what is left of the rates after this many steps."""
+        """Return the remaining fraction of the rates after this many steps."""
         if self.rounds is None:
             return 1.0
         return (1 + math.cos(math.pi * min(steps / self.rounds, 1.0))) / 2
@@ -93,15 +93,15 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class BlockStep:
-    """What a step does to a block of whole rows, number by number; a block of the dense part is one row of vectors."""
+    """The data for a step on a block of whole rows; a block of the dense part is a single row without a bias."""
 
     rates: Floats  # (block,)
-    decays: Floats | None  # (block,), or None where nothing decays
-    factors: Floats | None = None  # of the guard, one for each row; a single one for the dense part; None: all are 1
-    width: int = 1  # numbers of a row
+    decays: Floats | None  # (block,), or None without decay
+    factors: Floats | None = None  # of the guard, one per row; a single one for the dense part; None: all are 1
+    width: int = 1  # numbers per row
 
     def take(self, slopes: Doubles, block: slice, g: Floats) -> None:
-        """Copy a block of a gradient, as far as the guard lets it through."""
+        """Copy a block of a gradient, limited by the guard."""
         np.copyto(g, slopes[block], casting="same_kind")
         if self.factors is None:
             return
@@ -112,7 +112,7 @@ class BlockStep:
         np.multiply(rows, self.factors[first : first + len(rows), np.newaxis], out=rows)
 
     def add_decay(self, g: Floats, values: Floats, scratch: Floats) -> None:
-        """Add the pull towards zero to a gradient, in place."""
+        """Add the weight decay to a gradient, in place."""
         if self.decays is not None:
             np.multiply(values, self.decays[: g.size], out=scratch)
             np.add(g, scratch, out=g)
@@ -126,11 +126,11 @@ class Optimiser(ABC):
     def __init__(self, rates: Rates, *, guard: Guard | None = None) -> None:
         self._rates, self.guard = rates, guard
         self._steps = 0
-        self._reached: tuple[bytes, int] | None = None  # task and version that the last step led to
-        self._whole = True  # false while a step is under way
+        self._reached: tuple[bytes, int] | None = None  # task and version after the last step
+        self._whole = True  # false during a step
 
     def step(self, model: Model, gradient: Gradient) -> Model:
-        """Return the next version of the model. What is refused is refused before anything changes."""
+        """Return the next version of the model. Errors are raised before anything changes."""
         self._check(model, gradient)
         self._whole = False
         row_factors = dense_factors = None
@@ -160,7 +160,7 @@ class Optimiser(ABC):
         return BlockStep(rate, None, factors)
 
     def state(self) -> OptimiserState:
-        """Return a copy of what must be kept for a restart."""
+        """Return a copy of the state needed after a restart."""
         if self._reached is None or not self._whole:
             raise StateError("there is no state before the first step or after an interrupted one")
         task_id, version = self._reached
@@ -169,10 +169,10 @@ class Optimiser(ABC):
         return OptimiserState(task_id=task_id, version=version, kind=self.kind, steps=self._steps, tensors=tensors)
 
     def restore(self, state: OptimiserState) -> None:
-        """Go on from a state that was saved."""
+        """Continue from a saved state."""
         if state.kind != self.kind:
             raise StateError(f"this state is for the optimiser {state.kind!r}, but the task uses {self.kind!r}")
-        if state.steps:  # of none, it is a fresh optimiser for this version
+        if state.steps:  # of no optimiser: start fresh at this version
             tensors = {name: values.copy() for name, values in state.tensors.items()}
             if self.guard is not None:
                 self.guard.take(tensors)
@@ -194,24 +194,24 @@ class Optimiser(ABC):
 
     @abstractmethod
     def _move(self, part: str, values: Floats, slope: Doubles, step: BlockStep) -> Floats:
-        """Return the moved numbers of one part of the model."""
+        """Return the updated numbers of one part of the model."""
 
     @abstractmethod
     def _tensors(self) -> Mapping[str, Floats]:
-        """Return what is remembered, by name."""
+        """Return the state by name."""
 
     @abstractmethod
     def _take(self, tensors: dict[str, Floats]) -> None:
-        """Remember this from now on, or refuse it."""
+        """Restore this state, or refuse it."""
 
 
 def _square(values: Doubles) -> float:
     """Return the squared norm in one pass: NaN, infinity and anything too large for float32 show in it."""
-    # BLAS would give a long product to threads of its own, which then burn processor time waiting for the next one.
+    # BLAS would pass a long product to its own threads, which then use CPU time while waiting for the next one.
     with np.errstate(all="ignore"):
         return float(sum(np.dot(values[block], values[block]) for block in blocks(values.size, _UNTHREADED)))
 
 
 def blocks(size: int, length: int) -> Iterator[slice]:
-    """Yield slices of so many numbers."""
+    """Yield slices of this many numbers."""
     return (slice(first, first + length) for first in range(0, size, length))

@@ -1,4 +1,4 @@
-"""When a device that cannot join now should retry: when a round can admit it, and not all devices at once."""
+"""Retry times for devices that cannot join now: when a round can admit them, and spread out."""
 
 import math
 import random
@@ -8,17 +8,17 @@ from statistics import median
 from secemb_party.ledger import RoundRecord
 from secemb_shared.messages import TaskSpec
 
-JOINS_PER_SECOND = 20.0  # wanted, unless the operator sets another rate
-REMEMBERED = 5  # rounds that the next one is expected to be like
+JOINS_PER_SECOND = 20.0  # desired rate, unless the operator sets another
+REMEMBERED = 5  # recent rounds from which the next one is predicted
 _SHORTEST, _LONGEST = 1.0, 86_400.0  # seconds that a device is asked to wait
 _AWAY_SECONDS = (5.0, 900.0)  # the shortest and the longest wait while no round can open
-_PAUSED_SECONDS = (60.0, 900.0)  # the same while an operator lets none open
-_LEAST_RATE = 0.1  # of the wanted rate, however busy the server is
-_DRAWS = 3  # pages that are drawn before the first with room is taken
+_PAUSED_SECONDS = (60.0, 900.0)  # the same while an operator has paused the task
+_LEAST_RATE = 0.1  # smallest fraction of the desired rate, however busy the server is
+_DRAWS = 3  # pages drawn at random before the first with room is used
 
 
 class Forecast:
-    """When the next round should open, by how long the last ones took."""
+    """The predicted opening of the next round, from the durations of the last ones."""
 
     def __init__(self, task: TaskSpec) -> None:
         self._task = task
@@ -28,27 +28,27 @@ class Forecast:
         self._paused_since: float | None = None
 
     def learn(self, rounds: Sequence[RoundRecord]) -> None:
-        """Take in the rounds that ended last."""
+        """Record the rounds that ended last."""
         ended = [(one, one.ended_at) for one in rounds if one.started and one.ended_at is not None][:REMEMBERED]
         self._lengths = [end - self._started_at(one) for one, end in ended]
         self._ends = [end - one.sealing_at for one, end in ended if one.sealing_at is not None]
 
     def away(self, now: float) -> None:
-        """Note that no round can open: server 1 or the ledger is unavailable."""
+        """Record that no round can open: server 1 or the ledger is unavailable."""
         self._away_since = now if self._away_since is None else self._away_since
 
     def back(self) -> None:
-        """Note that rounds can open again."""
+        """Record that rounds can open again."""
         self._away_since = None
 
     def hold(self, since: float | None) -> None:
-        """Note that an operator lets no round open; None: rounds open again."""
+        """Record that an operator prevents rounds from opening; None: rounds open again."""
         self._paused_since = since if self._paused_since is None or since is None else self._paused_since
 
     def opening(self, record: RoundRecord | None, now: float) -> float:
         """Return when the round after this one, which devices can join, should open; None: none can be joined."""
         for since, (shortest, longest) in ((self._away_since, _AWAY_SECONDS), (self._paused_since, _PAUSED_SECONDS)):
-            if since is not None:  # as long again as it has lasted, so that devices ask ever more rarely
+            if since is not None:  # as long again as it has lasted, so that devices ask less and less often
                 return now + min(max(shortest, now - since), longest)
         if record is None or not record.started:
             return now + max(_SHORTEST, median(self._ends or [0.0]))
@@ -62,22 +62,22 @@ class Forecast:
 
 
 class Pace:
-    """Gives devices times to retry, spread from the expected opening on at a fixed rate.
+    """A calendar of retry times, spread at a fixed rate from the expected opening on.
 
-    They are not given in turn. A fleet whose turns take as long as a round would then bring the same devices to each
-    opening, and the others would find the round full for ever.
+    They are not assigned in order. If one pass over the fleet took as long as a round, the same devices would arrive at
+    each opening, and the others would always find the round full.
     """
 
     def __init__(self, joins_per_second: float = JOINS_PER_SECOND, draw: Callable[[], float] = random.random) -> None:
         self._rate, self._draw = joins_per_second, draw
-        self._width = max(1.0, 1 / joins_per_second)  # seconds of a page of the calendar
-        self._calendar: dict[int, int] = {}  # appointments on each page that is not over
-        self._page = 0  # the first that is not over
+        self._width = max(1.0, 1 / joins_per_second)  # seconds per page of the calendar
+        self._calendar: dict[int, int] = {}  # appointments on each page that is not past
+        self._page = 0  # the first page that is not past
         self._given = 0  # appointments in the calendar: about as many as there are devices
-        self._free = 0  # where to look for room once drawing has not found any
+        self._free = 0  # where to look for room if random draws find none
 
     def seconds(self, opening: float, now: float, *, load: float = 0.0) -> int:
-        """Return for how long a device should wait; `load` is the part of the server that is busy."""
+        """Return how long a device should wait; `load` is the fraction of the server that is busy."""
         self._turn_to(int(now // self._width))
         room = max(1, int(self._rate * self._width * max(_LEAST_RATE, 1 - load)))
         page = self._find(math.ceil(max(opening, now + _SHORTEST) / self._width), room)
@@ -87,7 +87,7 @@ class Pace:
         return math.ceil(min(max(_SHORTEST, wait), _LONGEST))
 
     def _find(self, first: int, room: int) -> int:
-        """Return a page with room: drawn from as many as the whole fleet needs, or else the first."""
+        """Return a page with room: one drawn from as many as the whole fleet needs, or else the first."""
         for _ in range(_DRAWS):
             page = first + int(self._draw() * (1 + self._given / room))
             if self._calendar.get(page, 0) < room:
@@ -98,7 +98,7 @@ class Pace:
         return self._free
 
     def _turn_to(self, page: int) -> None:
-        """Forget the pages before this one."""
+        """Remove the pages before this one."""
         for past in range(self._page, page) if self._given else ():
             self._given -= self._calendar.pop(past, 0)
         self._page = page

@@ -1,8 +1,8 @@
 """The trusted panel: devices whose evaluations an operator trusts, and what follows from them.
 
-Any device can lie about its errors within the limits of an honest one. So now and then an evaluation is open to the
-devices of a panel alone, such as those of the operator's own people. Their figures are those of a smaller crowd, and
-nobody else moves them. If the two newest are both worse than the best one by a margin, the model has got worse, and the
+Any device can lie about its errors within the limits for honest devices. Therefore some evaluations are open only to
+the devices of a panel, such as those of the operator's own staff. Their figures are from fewer devices, but no one else
+can influence them. If the two newest are both worse than the best one by a margin, the model has become worse, and the
 version that the best one measured can be published again.
 """
 
@@ -20,7 +20,7 @@ from secemb_party.service import Party
 from secemb_server0.rollback import Rollbacks
 
 EVENT = "panel"
-BY = "the trusted panel"  # who has asked for a rollback
+BY = "the trusted panel"  # recorded as the requester of a rollback
 _REMEMBERED = 200  # evaluations of the panel, the newest
 _MOST_ROLLBACKS = 1000
 _LONGEST_FILE = 1 << 20
@@ -32,11 +32,11 @@ class Measured:
 
     round: int
     version: int  # of the model that it measured
-    figure: str  # rmse, of which less is better, or ndcg, of which more is
+    figure: str  # rmse (lower is better) or ndcg (higher is better)
     value: float
 
     def is_worse(self, other: "Measured", margin: float = 0.0) -> bool:
-        """Tell whether this is worse than another by more than a margin, as a part of the other."""
+        """Return whether this is worse than another by more than a margin, as a fraction of the other."""
         if self.figure == "rmse":
             return self.value > other.value * (1 + margin)
         return self.value < other.value * (1 - margin)
@@ -44,14 +44,14 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the panel's evaluations say together."""
+    """The verdict of the panel's evaluations."""
 
-    worse: int  # of the newest, one after the other, that are worse than the best by the margin
+    worse: int  # number of consecutive newest ones that are worse than the best by the margin
     best: Measured | None  # before those; None if it is not known, or no longer kept
 
 
 def judge(history: Sequence[Measured], *, margin: float, kept: Collection[int]) -> Verdict:
-    """Return the verdict of evaluations of versions that are not undone, the newest first."""
+    """Return the verdict from evaluations of versions that were not undone, newest first."""
     for worse in range(len(history), 0, -1):
         earlier = [one for one in history[worse:] if one.version in kept and one.figure == history[0].figure]
         best = _best(earlier)
@@ -61,7 +61,7 @@ def judge(history: Sequence[Measured], *, margin: float, kept: Collection[int]) 
 
 
 def _best(some: Sequence[Measured]) -> Measured | None:
-    """Return the best; of equal ones the newest."""
+    """Return the best evaluation; if several are equal, the newest."""
     best = None
     for one in some:
         if best is None or (one.figure == best.figure and best.is_worse(one)):
@@ -70,7 +70,7 @@ def _best(some: Sequence[Measured]) -> Measured | None:
 
 
 def undone(version: int, rollbacks: Sequence[Rollback]) -> bool:
-    """Tell whether a version was undone by a rollback."""
+    """Return whether a version was undone by a rollback."""
     return any(one.made is not None and one.source < version < one.made for one in rollbacks)
 
 
@@ -95,7 +95,7 @@ def watch_names(path: Path) -> Callable[[], Collection[str]]:
 
 
 class Panel:
-    """When the panel is asked, who is in it, and what its evaluations lead to."""
+    """The trusted panel: its schedule, its members, and the consequences of its evaluations."""
 
     def __init__(
         self, names: Callable[[], Collection[str]], *, every: int, margin: float, roll_back: bool = False
@@ -107,11 +107,11 @@ class Panel:
         return (number + 1) % self._every == 0
 
     async def choose(self, ledger: Ledger, round_id: bytes, now: float) -> None:
-        """Record that only the panel may join a round, whatever the settings say from now on."""
+        """Record that only the panel may join a round, even if the settings change later."""
         await ledger.remember(_key(round_id), b"panel", now)
 
     async def history(self, party: Party) -> list[Measured]:
-        """Return the panel's evaluations of versions that are not undone, the newest first."""
+        """Return the panel's evaluations of versions that were not undone, newest first."""
         events = await party.ledger.recent_events(EVENT, limit=_REMEMBERED)
         rollbacks = await party.ledger.rollbacks(party.task.task_id, limit=_MOST_ROLLBACKS)
         found: dict[int, Measured] = {}

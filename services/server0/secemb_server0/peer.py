@@ -46,16 +46,16 @@ from secemb_shared.messages.relay_key import RELAY_KEY_BYTES
 
 Answer = TypeVar("Answer", bound=PeerMessage)
 BINARY = {"content-type": "application/octet-stream"}
-# How a line fails. TLS errors of an altered record may come through httpx unchanged, as OSErrors.
+# Connection failures. TLS errors of an altered record may pass through httpx unchanged, as OSErrors.
 LINE_ERRORS = (httpx.HTTPError, httpx.StreamError, OSError)
 _OK = 200
-_STANDING_SECONDS = 4.0  # it is a question whether server 1 is there
-# What the leader tells apart, as secemb_party.http.problems calls it.
+_STANDING_SECONDS = 4.0  # it serves to find out whether server 1 is reachable
+# The problems that the leader distinguishes, as named in secemb_party.http.problems.
 _REFUSALS = {"privacy-spent": PeerSpentError, "task-paused": PeerPausedError, "round-aborted": PeerAbortedError}
 
 
 class Peer(Protocol):
-    """What the leader asks of server 1."""
+    """The leader's calls to server 1."""
 
     async def standing(self) -> StandingMessage:
         """Return the version that server 1 has published."""
@@ -98,7 +98,7 @@ class Peer(Protocol):
 
 
 class RelayLine(Protocol):
-    """What a relay asks of server 1."""
+    """A relay's calls to server 1."""
 
     async def relay_key(self) -> bytes:
         """Return the signed announcement of server 1's key."""
@@ -108,7 +108,7 @@ class RelayLine(Protocol):
 
 
 class HttpPeer:
-    """The peer channel over HTTP; the client carries certificate, pinned authority and bearer."""
+    """The peer channel over HTTP; the client has the certificate, the pinned authority and the bearer token."""
 
     def __init__(
         self, client: httpx.AsyncClient, metrics: Metrics | None = None, clock: PeerClock | None = None
@@ -228,7 +228,7 @@ class HttpPeer:
 
 
 class HttpRelayLine:
-    """The line over the peer channel."""
+    """The relay's calls over the peer channel."""
 
     def __init__(
         self, client: httpx.AsyncClient, metrics: Metrics | None = None, clock: PeerClock | None = None
@@ -249,7 +249,7 @@ class HttpRelayLine:
         return answer.content
 
     async def pass_on(self, frames: Sequence[bytes], *, most: int) -> AsyncIterator[Reply]:
-        """Send frames in one request, without joining them, and yield the replies as they arrive."""
+        """Send frames in one request, without concatenating them, and yield the replies as they arrive."""
         headers = BINARY | {"content-length": str(sum(map(len, frames)))} | self._clock.header()
         reader, start = ReplyReader(most), perf_counter()
         try:

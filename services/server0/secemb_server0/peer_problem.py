@@ -9,7 +9,7 @@ import httpx
 
 _EXPIRED, _NOT_YET = 10, 9  # OpenSSL's numbers
 _OTHER_HOST = (62, 64)  # name, address
-# What OpenSSL calls the first bytes of something that is not TLS: it depends on the version.
+# OpenSSL's errors for a first record that is not TLS, which depend on its version.
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 
 
@@ -46,7 +46,7 @@ _BY_KIND: dict[type[BaseException], PeerProblem] = {
 
 
 def explain(error: BaseException) -> PeerProblem:
-    """Return what a failed call to server 1 means."""
+    """Return the explanation of a failed call to server 1."""
     causes = list(_causes(error))
     for cause in causes:
         if isinstance(cause, ssl.SSLError):
@@ -60,7 +60,7 @@ def explain(error: BaseException) -> PeerProblem:
 def _explain_tls(error: ssl.SSLError) -> PeerProblem:
     if isinstance(error, ssl.SSLCertVerificationError):
         return _explain_certificate(error)
-    reason = getattr(error, "reason", None)  # not every error of the module has one
+    reason = getattr(error, "reason", None)  # not every error of the ssl module has one
     return _NOT_PEER if reason in _NOT_TLS else _HUNG_UP
 
 

@@ -1,8 +1,8 @@
 # ruff: noqa: ASYNC109 - the names of the arguments are httpcore's
 """Peer connections over the event loop's own TLS.
 
-httpx would run TLS in Python, one record of 16 kB at a time; the event loop does it in C. Everything between the two
-servers goes through here: shares, models, and in the relayed transport every message of a device.
+httpx would run TLS in Python, one record of 16 kB at a time; the event loop does this in C. All traffic between the two
+servers goes through this module: shares, models and, in the relayed transport, every message of a device.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from secemb_party.logs import current_request, new_request_id
 if TYPE_CHECKING:
     from secemb_party.traces import Tracing
 
-_BUFFERED = 1 << 20  # bytes that may wait to be read before the other server is asked to pause
+_BUFFERED = 1 << 20  # unread bytes before reading from the other server is paused
 
 
 class PeerClient(httpx.AsyncClient):
-    """An httpx client for one server, without cookies, redirects and auth, which took half of the time of a call."""
+    """An httpx client for one server without cookies, redirects and auth, which would take half of a call's time."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class PeerClient(httpx.AsyncClient):
     ) -> None:
         super().__init__(base_url=url, transport=transport, timeout=timeout)
         self._line = transport
-        self._bearer = bearer  # the one that is in use now
+        self._bearer = bearer  # the one currently in use
         self._tracing = tracing
 
     def build_request(self, method: str, url: httpx.URL | str, **rest: Any) -> httpx.Request:
@@ -57,7 +57,7 @@ class PeerClient(httpx.AsyncClient):
         return httpx.Request(method, address, headers=headers, content=content, extensions=extensions)
 
     async def send(self, request: httpx.Request, *, stream: bool = False, **_: Any) -> httpx.Response:
-        """Send a request and return the answer, whole unless it is to be streamed."""
+        """Send a request and return the answer, completely read unless it is streamed."""
         with self._traced(request):
             return await self._send(request, stream=stream)
 
@@ -112,7 +112,7 @@ class PeerTransport(httpx.AsyncBaseTransport):
 
 
 class _Body(httpx.AsyncByteStream):
-    """The body of an answer, while it arrives."""
+    """The body of an answer as it arrives."""
 
     def __init__(self, answer: httpcore.Response) -> None:
         self._answer = answer
@@ -163,7 +163,7 @@ class _Stream(httpcore.AsyncNetworkStream):
                 await self._writer.drain()
 
     async def aclose(self) -> None:
-        self._writer.transport.abort()  # the answer is complete, or no longer wanted
+        self._writer.transport.abort()  # the answer is complete or no longer needed
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
@@ -171,12 +171,12 @@ class _Stream(httpcore.AsyncNetworkStream):
         return self  # it was started by connect_tcp
 
     def get_extra_info(self, info: str) -> Any:
-        if info == "is_readable":  # asked of an idle connection: has the other side closed it?
+        if info == "is_readable":  # used for idle connections: has the other side closed it?
             return self._reader.at_eof() or self._reader.exception() is not None
         return self._writer.get_extra_info(info)
 
 
-# What can go wrong on a connection, as httpcore and as httpx name it.
+# Connection errors of httpcore and their counterparts in httpx.
 _ERRORS: dict[type[Exception], type[httpx.TransportError]] = {
     httpcore.ConnectTimeout: httpx.ConnectTimeout,
     httpcore.ReadTimeout: httpx.ReadTimeout,
@@ -202,7 +202,7 @@ def _httpx_errors() -> Iterator[None]:
 
 @contextmanager
 def _failing_as(slow: type[Exception], failed: type[Exception]) -> Iterator[None]:
-    """Raise what goes wrong on a socket as httpcore's errors. TLS errors are OSErrors."""
+    """Raise socket errors as httpcore's errors. TLS errors are OSErrors."""
     try:
         yield
     except TimeoutError as error:

@@ -1,7 +1,7 @@
-"""Limits on the sums of a round, which honest devices keep whatever data they have.
+"""Limits on the sums of a round that honest devices never exceed, whatever their data.
 
-A sum beyond them contains something that no honest device sends. Which session it came from, the sum does not say: the
-whole round is discarded. docs/threat-model.md says what a device can still do within the limits.
+A sum that exceeds them contains something that no honest device sends. It does not show which session this came from,
+so the whole round is discarded. docs/threat-model.md explains what a device can still do within the limits.
 """
 
 import math
@@ -22,9 +22,9 @@ from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 
 IMPOSSIBLE = "its sum is impossible"
 SURVEY_NAMES = ("items", "above", "below", "squares", *(f"kept_{capacity}" for capacity in SURVEY_CAPACITIES))
-_BLOCK = 1 << 13  # numbers: they stay in cache, and BLAS multiplies as many in the calling thread
-# Devices round to steps of 2^-16, and compute with float32: what is exact on paper is within this.
-_STEPS = 2.0**-15  # of each session
+_BLOCK = 1 << 13  # numbers: this many stay in cache, and BLAS multiplies them in the calling thread
+# Devices round to steps of 2^-16 and compute in float32, so exact limits hold only up to this.
+_STEPS = 2.0**-15  # per session
 _PART = 1e-4
 
 
@@ -34,11 +34,11 @@ class PartSize:
 
     part: str  # rows or dense
     norm: float  # Euclidean, of the mean over the sessions
-    fullness: float  # the largest element as a part of the largest that there can be
+    fullness: float  # the largest element, as a fraction of the largest possible
 
     @property
     def impossible(self) -> bool:
-        """Tell whether there is an element that honest devices cannot have added up, or too much of all of them."""
+        """Return whether an element, or all of them together, is larger than honest devices could have produced."""
         return self.fullness > 1 or self.norm > LARGEST_NORM
 
 
@@ -62,7 +62,7 @@ def largest_element(task: TaskSpec, part: str) -> int:
     if task.privacy is None:
         return task.bound
     clip = (task.privacy.dense_clip if part == "dense" else 0) or task.privacy.train.clip
-    # No element is longer than the whole vector; of records there may be as many as the device has items.
+    # No element is longer than the whole vector; there may be as many records as the device has items.
     return min(task.bound, clip if task.privacy.unit == USER else clip * task.capacity)
 
 
@@ -78,13 +78,13 @@ def find_impossible(spec: RoundSpec, sums: Sequence[float], sessions: int) -> st
     evaluation_limits = _event_limits if spec.task.measured is EventSums else _evaluation_limits
     limits_of = _survey_limits if spec.kind == SURVEY else evaluation_limits
     for name, factor, of, most in limits_of(spec.task, found, sessions):
-        # Noise on both sides of a limit: the smaller side may be too large, the other too small.
+        # There is noise on both sides of a limit: the smaller side may be too large, the other too small.
         if found[name] > most * (1 + _PART) + slack * (1 + factor):
             return f"{name} is above {of}"
     return None
 
 
-Limit = tuple[str, float, str, float]  # the name of a sum, a factor, of what, and the product: the most that it can be
+Limit = tuple[str, float, str, float]  # the name of a sum, a factor, its base, and their product: the limit of the sum
 
 
 def _evaluation_limits(task: TaskSpec, found: Mapping[str, float], sessions: int) -> Iterator[Limit]:
@@ -146,7 +146,7 @@ def _survey_limits(task: TaskSpec, found: Mapping[str, float], sessions: int) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ends:
-    """How far ratings reach as models see them; infinitely far where the task does not say."""
+    """The range of ratings as models see them; infinite if the task does not specify it."""
 
     above: float = math.inf
     below: float = math.inf

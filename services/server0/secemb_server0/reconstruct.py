@@ -1,4 +1,4 @@
-"""From two shares to a round's result: the plain sum, then the optimiser's step, or the figures of the fleet."""
+"""A round's result from two shares: the plaintext sum, then the optimiser's step or the fleet's figures."""
 
 import math
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from secemb_shared.messages.canonical import decimal, signed_decimal
 from secemb_shared.messages.spec import SQUARED, SURVEY, SURVEY_CAPACITIES
 from secemb_shared.secure_sum import SUM_RING
 
-KEPT_SHARE = 0.9  # of all items that devices have: what the suggested m' has room for
+KEPT_SHARE = 0.9  # fraction of all devices' items that the suggested m' keeps
 
 
 def add_shares(spec: RoundSpec, own: bytes, other: bytes) -> Share:
-    """Return the plain sum from this server's share and server 1's."""
+    """Return the plaintext sum from this server's share and server 1's."""
     try:
         return Share.decode(spec, own) + Share.decode(spec, other)
     except LengthError:
@@ -39,7 +39,7 @@ class Stepped(NamedTuple):
 
 
 def take_step(store: ModelStore, spec: RoundSpec, total: Share, sessions: int) -> Stepped:
-    """Return the model after a round's step, which is taken once even after a crash."""
+    """Return the model after a round's step, which is taken only once, even after a crash."""
     task, target = spec.task, spec.model_version + 1
     state = store.load_state()
     if state is not None and state.version == target:
@@ -52,7 +52,7 @@ def take_step(store: ModelStore, spec: RoundSpec, total: Share, sessions: int) -
         )
     if state is not None:
         optimiser.restore(state)
-    del state  # twice the size of the table, and copied by now
+    del state  # twice the size of the table, and already copied
     model = move_model(optimiser, task, store.load(spec.model_version), total, sessions)
     store.save(model)
     store.save_state(optimiser.state())
@@ -97,10 +97,10 @@ def _read_survey(sums: list[float], sessions: int, task: TaskSpec) -> dict[str, 
 
 
 def suggest_capacity(total: float, kept: Sequence[float], items: int, share: float = KEPT_SHARE) -> int:
-    """Return the smallest m' that keeps this share of all items, at least 1 and at most the whole catalogue.
+    """Return the smallest m' that keeps this fraction of all items, at least 1 and at most the whole catalogue.
 
-    What a capacity keeps is known for `SURVEY_CAPACITIES`. Between two of them it is more than a straight line says, so
-    that what the line asks for is enough.
+    The number of items that a capacity keeps is known for `SURVEY_CAPACITIES`. Between two of them it lies above the
+    straight line, so linear interpolation gives a sufficient m'.
     """
     wanted = share * total
     points: list[tuple[int, float]] = [(0, 0.0), *zip(SURVEY_CAPACITIES, kept, strict=True)]

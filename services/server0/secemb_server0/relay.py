@@ -21,7 +21,7 @@ Own = TypeVar("Own")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much a relay gathers."""
+    """The limits of a relay's batches."""
 
     gather_seconds: float = 0.002  # messages that arrive within this time are sent together
     frames: int = MOST_FRAMES // 2  # in one request
@@ -32,7 +32,7 @@ class Limits:
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """A frame that waits for its reply."""
+    """A frame waiting for its reply."""
 
     data: bytes
     size: int  # of the reply in bytes, unless it is a refusal
@@ -50,7 +50,7 @@ class Relay:
 
     def pass_on(self, frame: Frame, size: int) -> "asyncio.Future[bytes]":
         """Return the future reply of server 1 to a frame: `size` bytes, or `RelayRefusedError`."""
-        # Not a coroutine: that would hold the frame, beside its encoded bytes, until the reply is here.
+        # Not a coroutine, which would hold the frame in addition to its encoded bytes until the reply arrives.
         waiting = _Waiting(frame.encode(), size)
         self._gathered.append(waiting)
         if len(self._gathered) >= self._limits.frames or self._gathered_bytes() >= self._limits.batch_bytes:
@@ -63,7 +63,7 @@ class Relay:
         return sum(len(one.data) for one in self._gathered)
 
     def _depart(self) -> None:
-        """Send what has been gathered."""
+        """Send the collected frames."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -79,7 +79,7 @@ class Relay:
         try:
             trouble = await self._try(batch) or trouble
         except Exception as error:
-            trouble = error  # the requests fail with it and are logged
+            trouble = error  # the requests fail with this error and are logged
         finally:
             for one in batch:
                 if not one.reply.done():
@@ -104,7 +104,7 @@ class Relay:
         most = max(one.size for one in waiting)
         async for reply in self._line.pass_on([one.data for one in waiting], most=most):
             if reply.place >= len(waiting) or waiting[reply.place].reply.done():
-                continue  # no request waits for it, or no longer
+                continue  # no request is waiting for it any more
             self._settle(waiting[reply.place], reply.body)
 
     def _settle(self, one: _Waiting, body: bytes | Refusal) -> None:
@@ -119,7 +119,7 @@ class Relay:
 
 @dataclass(frozen=True, slots=True)
 class Receipts:
-    """What both servers hold durably."""
+    """The receipts for data that both servers hold durably."""
 
     own: Kept
     other: bytes  # server 1's receipt, which only the device can check
@@ -128,7 +128,7 @@ class Receipts:
 class RelayedSessions:
     """Handles messages of devices that use server 0 only: it does its own part while server 1 does the other.
 
-    A message is taken when both servers hold it durably, and not before. This server stores its part last, so that what
+    A message is accepted only when both servers hold it durably. This server stores its part last, so a message that
     server 1 refuses leaves nothing behind here.
     """
 
@@ -136,20 +136,20 @@ class RelayedSessions:
         self._party, self._relay = party, relay
 
     async def expect_keys(self, claim: Claim) -> Expected[bytes, bytes]:
-        """Expect RELAYED_KEYS; taking it returns RELAYED_ANSWER, both answers under server 1's mask."""
+        """Expect RELAYED_KEYS; accepting it returns RELAYED_ANSWER, both answers under server 1's mask."""
         own = await self._party.intake.expect_keys(claim, "relayed")
 
         async def take(message: bytes, _: Awaitable[object] | None = None) -> bytes:
             part, passing = self._pass_on(own.spec, claim, Kind.RELAYED_KEYS, message)
             taking = own.take(part, passing)
-            del message, part  # many wait for server 1 at a time: their bytes are held once
+            del message, part  # many wait for server 1 at the same time, so their bytes are held only once
             answer, other = await _both(taking, passing)
             return encode_relayed_answer(own.spec, claim.session_id, answer, other)
 
         return Expected(own.spec, relayed_bytes(own.spec, Kind.RELAYED_KEYS), take)
 
     async def expect_update(self, claim: Claim) -> Expected[Sent, Receipts]:
-        """Expect RELAYED_UPLOAD; taking it returns what is durable on both servers."""
+        """Expect RELAYED_UPLOAD; accepting it returns what is durable on both servers."""
         own = await self._party.intake.expect_update(claim, "relayed")
 
         async def take(sent: Sent, _: Awaitable[object] | None = None) -> Receipts:

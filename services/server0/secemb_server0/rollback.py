@@ -2,8 +2,8 @@
 
 Versions never count backwards, because devices pin them. The request is in the ledger before anything is done, and is
 carried out between two rounds: server 1 publishes the version first, after checking that it published the same numbers
-before, then this server. An interrupted step is repeated from the request, with the same result. The optimiser goes on
-from its state at that version; if that is no longer here, it starts over.
+before, then this server. An interrupted step is repeated from the request, with the same result. The optimiser
+continues from its state at that version; if this is no longer here, it starts over.
 """
 
 from dataclasses import replace
@@ -56,7 +56,7 @@ class Rollbacks:
         except ModelMissingError:
             await self._give_up(rollback, _NOT_KEPT)
         except PeerRefusedError as error:
-            # Given up only if server 1 still has the version of this server: it may have published the new one already.
+            # Abandoned only if server 1 still has this server's version: it may have published the new one already.
             if (await self._peer.standing()).digest != published.digest.hex():
                 raise
             await self._give_up(rollback, str(error)[:400])
@@ -69,7 +69,7 @@ class Rollbacks:
         return replace(self._party.models.load(source), version=version)
 
     async def _publish(self, rollback: Rollback, model: Model) -> None:
-        """Publish what server 1 has confirmed; the request ends in the same transaction."""
+        """Publish the version that server 1 has confirmed; the request ends in the same transaction."""
         await self._party.workers.run(lambda: self._store(model, rollback.source))
         now = self._party.clock()
         await self._ledger.record_version(rollback.task_id, model.version, model.digest, now)
@@ -83,7 +83,7 @@ class Rollbacks:
         models.save(model)
         try:
             state = models.load_state(source)
-        except ModelFileError:  # damaged: what the model needs is there
+        except ModelFileError:  # damaged, but the model is intact
             state = None
         fresh = fresh_state(self._party.task, model.version)
         models.save_state(fresh if state is None else replace(state, version=model.version))

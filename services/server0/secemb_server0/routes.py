@@ -63,8 +63,8 @@ class JoinAnswer(BaseModel):
     ticket: str | None = None
     upload_until: float | None = None
     relay: str | None = None  # server 1's relay key, signed, in base64url, if the task is relayed
-    paused: bool = False  # by an operator: no round opens before they let it
-    rounds: EndedRounds | None = None  # how they ended: the same for every device, whichever it was in
+    paused: bool = False  # paused by an operator: no round opens until it is resumed
+    rounds: EndedRounds | None = None  # how they ended: the same for every device
 
 
 class ReadAnswer(BaseModel):
@@ -154,7 +154,7 @@ class NotNowBody:
         self._body = self._encoded()
 
     def body(self) -> bytes:
-        """Return the body as it is now."""
+        """Return the current response."""
         rounds, paused = self._issuer.ended_rounds(), self._control.paused
         if rounds is not self._rounds or paused != self._paused:
             self._rounds, self._paused = rounds, paused
@@ -202,9 +202,9 @@ class RollbackView(BaseModel):
     source: int
     seen: int
     wished_at: float
-    ended_at: float | None  # None: it waits for the end of the round or for server 1
-    made: int | None  # the version that has the numbers of `source` now
-    reason: str | None  # why it was given up
+    ended_at: float | None  # None: waiting for the end of the round or for server 1
+    made: int | None  # the version that now has the numbers of `source`
+    reason: str | None  # why it was abandoned
 
 
 def rollback_routes(party: Party, leader: Leader, operators: Operators) -> APIRouter:

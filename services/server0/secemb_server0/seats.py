@@ -1,4 +1,4 @@
-"""Limits per device: seats in a round, waits after silent sessions, and a rate of reads."""
+"""Limits per device: seats in a round, waiting times after silent sessions, and a rate of reads."""
 
 import math
 from collections import OrderedDict
@@ -9,48 +9,48 @@ from secemb_party.errors import BusyError
 from secemb_party.ledger import Conduct, Ledger, Turnout
 from secemb_party.parts import Clock
 
-_WAITING, _MORE_WAITING = 2, 200  # sessions without keys that a round remembers: times the seats, and some more
+_WAITING, _MORE_WAITING = 2, 200  # limit on sessions without keys per round: a multiple of the seats, plus a constant
 READS_PER_MINUTE = 60  # private reads of a device, unless the operator sets another rate
-REMEMBERED = 5  # rounds from which the dropout is measured
-_MOST_SEATS = 2  # times the cohort, however many drop out
-_PARDONED = 1  # sessions in a row that a device may lose without waiting: phones go out
+REMEMBERED = 5  # rounds over which the dropout is measured
+_MOST_SEATS = 2  # limit on seats, as a multiple of the cohort, however many drop out
+_PARDONED = 1  # consecutive sessions that a device may lose without waiting, because phones go offline
 _FIRST_WAIT, _LONGEST_WAIT = 60.0, 86_400.0  # seconds; twice as long with each further session
-_DEVICES = 100_000  # whose reads are remembered
-_SURELY = 0.01  # seconds after which a seat has lapsed, whatever two clocks make of its last moment
+_DEVICES = 100_000  # number of devices whose reads are remembered
+_SURELY = 0.01  # tolerance in seconds, so that a seat has certainly lapsed by either clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeatRules:
     """The operator's settings for the seats of a round."""
 
-    seconds: float = 5.0  # that a round waits for the keys of a session that has joined
-    share: float = 0.9  # of the sessions in a round that suffice to seal it, once no more can join
-    grace: float = 10.0  # seconds that the others have from then on
-    stragglers: float = 2.0  # times as long as half of them took, that the other half has at most
+    seconds: float = 5.0  # how long a round waits for the keys of a session that has joined
+    share: float = 0.9  # fraction of the sessions in a round that suffices to seal it once no more can join
+    grace: float = 10.0  # seconds that the others have after that
+    stragglers: float = 2.0  # limit for the other half, as a multiple of the time that the first half took
 
 
 class Seats:
-    """The seats of rounds: how many there are, and how long a round waits for a session to take one with its keys.
+    """The seats of rounds: their number, and how long a round waits for a session's keys to take one.
 
-    Of those who send keys some never upload. A round has so many more seats than its cohort as, going by the last
-    rounds, are needed to fill it, and takes no more updates than its cohort.
+    Some sessions send keys but never upload. Going by the last rounds, a round has as many more seats than its cohort
+    as are needed to fill it, and accepts no more updates than its cohort.
     """
 
     def __init__(self, rules: SeatRules, cohort: int) -> None:
         self.rules, self._cohort, self.limit = rules, cohort, cohort
 
     def learn(self, found: Turnout) -> None:
-        """Take in how many of those who sent keys in the last rounds came to an end."""
+        """Record how many of the sessions that sent keys in the last rounds finished."""
         ended = max(found.ended / found.keys, 1 / _MOST_SEATS) if found.keys else 1.0
         self.limit = math.ceil(self._cohort / ended)
 
     @property
     def waiting(self) -> int:
-        """Return how many sessions without keys a round remembers: they keep nobody out, and must not fill the disk."""
+        """Return the limit on sessions without keys: they do not block others, but must not fill the disk."""
         return _WAITING * self.limit + _MORE_WAITING
 
     async def facts(self, ledger: Ledger, round_id: bytes, now: float, steady: float) -> dict[str, Any]:
-        """Return what the conductor goes by, at this moment of the ledger's clock and of the steady one."""
+        """Return the facts for the conductor, at this time by the ledger's clock and by the steady one."""
         found = await ledger.seats(round_id, self.since(now))
         lapses_in = None if found.oldest is None else found.oldest + self.rules.seconds - now + _SURELY
         return {
@@ -64,12 +64,12 @@ class Seats:
         }
 
     def since(self, now: float) -> float:
-        """Return the time until which sessions joined whose keys no round waits for any longer."""
+        """Return the join time before which sessions have lapsed: no round waits for their keys any longer."""
         return now - self.rules.seconds
 
 
 def back_off(conduct: Conduct, now: float) -> float:
-    """Return for how many seconds a device may not join, after consecutive sessions that it did not finish."""
+    """Return how many seconds a device must wait after consecutive sessions that it did not finish."""
     beyond = conduct.silent - _PARDONED
     if beyond <= 0 or conduct.joined_at is None:
         return 0.0

@@ -75,7 +75,7 @@ def create_server1(
         ]
         operator = operator_app(TITLE, metrics=party.metrics, routers=for_operator, ready=party.readiness)
     bearer = bearer_check(party, peer_token_hashes)
-    # The copies of the model that devices take, for a server 0 that has lost its own: `secemb model fetch`.
+    # The same copies of the model as for devices, in case server 0 has lost its own: `secemb model fetch`.
     copies = task_routes(party, None, dependencies=[Security(PEER), Depends(bearer)])
     peer_routers = [peer_routes(party, Responder(party), bearer), copies]
     if receiver is not None:

@@ -1,10 +1,10 @@
 """The keys that devices encrypt boxes to: generated, announced and erased by server 1 only.
 
     pending    not valid yet, and not announced
-    active     boxes for it are opened; of several, the newest is announced
+    active boxes for it are decrypted; of several, the newest is announced
     expired    boxes for it are refused, and the private key is erased
 
-They are in one file that is replaced as a whole. The command line may change it while the server runs.
+One file, which is replaced as a whole, holds all keys. Commands can change it while the server runs.
 """
 
 import json
@@ -25,7 +25,7 @@ from secemb_shared.messages.relay_key import RelayKey
 KEYS_FILE = "relay-keys.json"  # in the server's data directory
 PENDING, ACTIVE, EXPIRED = "pending", "active", "expired"
 LIFE_SECONDS = 90 * 86_400
-OVERLAP_SECONDS = 3600  # how long boxes for the previous key are opened after a rotation
+OVERLAP_SECONDS = 3600  # how long boxes for the previous key are decrypted after a rotation
 _RENEW_PARTS = 3  # when less than a third of a key's life is left, the server makes the next one
 
 
@@ -55,7 +55,7 @@ class RelayKeys:
         return f"RelayKeys({str(self._path)!r})"
 
     def held(self) -> list[HeldKey]:
-        """Return all keys, oldest first, expired ones too."""
+        """Return all keys, oldest first, including expired ones."""
         self._reload()
         return list(self._keys)
 
@@ -68,8 +68,8 @@ class RelayKeys:
     def announcement(self, *times: float, sure: bool = True) -> bytes:
         """Return the signed announcement of the newest active key; generate and erase keys when due.
 
-        Several times are what clocks say that disagree: one of them is wrong, so that keys are made and erased only
-        when it is time by all of them. Unless it is sure that the clock is right, nothing but a first key is made.
+        If several times are given, the clocks disagree and one of them is wrong, so keys are generated and erased only
+        when they are due by all of them. Unless the clock is known to be right, only a first key is generated.
         """
         newest = self._lasting(times)
         if newest is None and not sure:
@@ -117,7 +117,7 @@ class RelayKeys:
         return _last(active)
 
     def _lasts(self, now: float) -> bool:
-        """Tell whether the last key, active or pending, has enough of its lifetime left."""
+        """Return whether the last key, active or pending, has enough of its lifetime left."""
         last = _last([key for key in self._keys if key.state(now) != EXPIRED])
         return last is not None and last.announced.has_left(now, _RENEW_PARTS)
 
@@ -173,7 +173,7 @@ def _ended(key: HeldKey, end: int) -> HeldKey:
 
 
 def _record(key: HeldKey, now: float) -> dict[str, Any]:
-    """Return what is stored of a key; the private key only until it expires."""
+    """Return the stored form of a key, which includes the private key only until it expires."""
     keeps = key.private is not None and key.state(now) != EXPIRED
     return {
         "public": key.announced.public.hex(),

@@ -21,7 +21,7 @@ from secemb_shared.messages.spec import TRAIN
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What this server has published."""
+    """The task and the published model version."""
 
     version: int
     digest: bytes
@@ -44,7 +44,7 @@ class Responder:
     async def announce(self, announcement: Announcement) -> bytes:
         """Open a round that server 0 has opened, if it uses the model that is published here; return its id.
 
-        Told again, with later deadlines: a device has joined and begun them.
+        If the round is announced again with later deadlines, a device has joined and thereby started them.
         """
         spec = RoundSpec.decode(announcement.round.encode(), self._task)
         new = NewRound(
@@ -74,7 +74,7 @@ class Responder:
     async def _check_key(self, known: RoundRecord, key: bytes) -> RoundRecord:
         """End a round that server 0 announces with a different key than before: its ledger is older than the round.
 
-        To go on would be a second look at what devices have proved, and two of them show an update.
+        Continuing would mean a second evaluation of devices' proofs, and two of them reveal an update.
         """
         unsealed = known.state in (RoundState.OPEN, RoundState.SEALING)
         if not unsealed or await self._party.check_key(known.round_id) == key:
@@ -109,8 +109,8 @@ class Responder:
     async def _check_shares(self, there: Mapping[str, int]) -> None:
         """Refuse to continue if one server has lost a sum that the other has recorded.
 
-        After a training round the models would differ. Surveys and evaluations change no model, but their sums were
-        opened and cost privacy.
+        After a training round, the models would differ. Surveys and evaluations change no model, but opening their sums
+        has cost privacy.
         """
         if await self._ledger.shares_by_kind(self._task.task_id) != there:
             raise PeerRefusedError(
@@ -226,7 +226,7 @@ class Responder:
         digests = {one.version: one.digest for one in await self._ledger.versions(self._task.task_id)}
         standing = await self.standing()
         if wanted.version <= standing.version and digests.get(wanted.version) == wanted.digest:
-            return wanted.digest  # done before
+            return wanted.digest  # already done
         last = await self._ledger.last_round(self._task.task_id)
         if wanted.version != standing.version + 1 or (last is not None and not last.ended):
             raise PeerRefusedError("this is not the next version of the model, or a round has not ended here")
@@ -253,7 +253,7 @@ class Responder:
         await self._party.tidy()
 
     async def discard(self, round_id: bytes, reason: str) -> None:
-        """End a round whose sum is not used, because server 0 has found that honest devices cannot add up to it."""
+        """End a round whose sum is not used, because server 0 has found that honest devices cannot have produced it."""
         record, _ = await self._party.round(round_id)
         if record.state is RoundState.DISCARDED and record.reason == reason:
             return
@@ -263,7 +263,7 @@ class Responder:
         await self._party.tidy()
 
     async def abort(self, round_id: bytes, reason: str) -> None:
-        """End a round without a sum, if it is not sealed yet; both servers record the reason of the first."""
+        """End a round without a sum, if it is not sealed yet; both servers record the first reason."""
         record = await self._ledger.round(round_id)
         if record is None:
             return  # never opened here

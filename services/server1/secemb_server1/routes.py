@@ -57,11 +57,11 @@ from secemb_server1.responder import Responder
 from secemb_shared.errors import EncodingError, LengthError
 
 _PATIENCE = Patience(seconds=300.0, rate=0.0)
-_ON_THE_WAY_SECONDS = 5.0  # from server 0's clock to here: it may have had to connect first
+_ON_THE_WAY_SECONDS = 5.0  # seconds since server 0 read its clock: it may have had to connect first
 PublishedHeader = Annotated[str, Header(alias="secemb-published", max_length=500)]
 Facts = TypeVar("Facts", bound=Published)
 _FIXED = 1 << 14  # bytes of a message without its sessions
-_EACH = 200  # bytes of one session in a list
+_EACH = 200  # bytes per session in a list
 _REFUSED = problem_responses(
     RequestInvalidError,
     LengthError,
