@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# Tests of processes wait more than they compute: two workers more than there are cores.
+# Tests with processes mostly wait, so there are two more workers than cores.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 ARGS ?=
 QUICK ?=
@@ -10,19 +10,19 @@ PARTS ?=
 TABLES ?=
 DATA ?= build/data/ml-100k# of a report; `secemb data fetch ml-100k` downloads it
 
-# The tests start dozens of processes: what they import is compiled once.
+# The tests start dozens of processes, so the modules that they import are compiled once beforehand.
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-# The build tool comes from the constraints as well, hence no isolated build with whatever is newest today.
+# The build tool comes from the constraints too, hence no isolated build with the newest version.
 INSTALL := $(PIP) install -c constraints.txt
 EDITABLE := $(INSTALL) --no-build-isolation -e
 
 CREATED := $(VENV)/.created
 RUN := $(VENV)/.installed-run
 DEV := $(VENV)/.installed-dev
-# The laboratory is not part of the wheel, so it is found by its path.
+# The lab is not part of the wheel, so it must be on the path.
 LAB := PYTHONPATH=lab $(BIN)/python -m secemb_lab
 BROWSER := $(VENV)/.browser
 PROMETHEUS := $(VENV)/.prometheus
@@ -37,7 +37,7 @@ PINNED := pyproject.toml setup.py constraints.txt
 
 KERNEL := shared/secemb_shared/_kernel.abi3.so
 NATIVE := $(wildcard shared/native/*.c shared/native/*.h)
-# What the interpreter would compile with.
+# The compiler of the interpreter's build.
 COMPILER = $${CC:-$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_config_var("CC") or "cc")')}
 
 .DEFAULT_GOAL := help
@@ -57,7 +57,7 @@ demo: $(RUN) which-kernel ## show the whole product in a minute: two servers, 20
 test: $(DEV) $(BROWSER) $(PROMETHEUS) $(NGINX) $(FAKETIME) $(CADDY) $(NAMESPACES) $(CKKS) typescript which-kernel ## run the tests
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-# The tests of the TypeScript device run what this builds; where Node is missing they are skipped, and this says so.
+# The tests of the TypeScript device run what this builds. Without Node they are skipped, with a message.
 typescript: ## install and build the TypeScript device in sdk/typescript (needs Node 20.19 or newer, with npm)
 	@if node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)' 2>/dev/null \
 		&& command -v npm >/dev/null; then $(MAKE) --no-print-directory $(DEVICE_JS); \
@@ -92,12 +92,12 @@ attack: $(RUN) which-kernel ## run hostile clients against two real servers, wri
 wire: $(RUN) which-kernel ## count a device's bytes on the wire and time reads, write build/wire.json
 	@$(LAB) wire $(if $(QUICK),--sessions 2 --catalogue ML100K) $(ARGS)
 
-# All sets in a folder: beside the project, or where `secemb data fetch` puts them.
+# A folder with all datasets: next to the project, or where `secemb data fetch` puts them.
 quality: DATA = $(firstword $(wildcard ../shared/data) build/data)
 quality: $(DEV) which-kernel ## measure recommendations on all sets in DATA, write build/quality.json (an hour)
 	@OMP_NUM_THREADS=1 $(LAB) quality --data $(DATA) $(if $(PARTS),--parts $(PARTS)) $(if $(QUICK),--quick) $(ARGS)
 
-# PARTS are names of cases here.
+# Here, PARTS are names of cases.
 sequences: DATA = $(firstword $(wildcard ../shared/data) build/data)
 sequences: $(DEV) which-kernel ## measure models of events and texts on all sets in DATA, write build/sequences.json (hours)
 	@OMP_NUM_THREADS=1 $(LAB) sequences --data $(DATA) $(if $(PARTS),--cases $(PARTS)) $(if $(QUICK),--quick) $(ARGS)
@@ -150,7 +150,7 @@ kernel: $(RUN) ## rebuild the C kernel in place
 which-kernel: $(KERNEL)
 	@$(BIN)/python -m secemb_tools kernel
 
-# Every instruction set must give the same digests. ARMv8 runs under an emulator where both tools are installed.
+# All instruction sets must give the same digests. ARMv8 runs under an emulator if both tools are installed.
 ARM_CC ?= aarch64-linux-gnu-gcc
 ARM_RUN ?= qemu-aarch64
 
@@ -225,13 +225,13 @@ $(DEV): $(PINNED) | $(CREATED)
 	@$(EDITABLE) '.[server,tools,train,dev]'
 	@touch $(RUN) $@
 
-# Not for every interpreter and processor is there a wheel, and nothing else needs it.
+# There is no wheel for some interpreters and processors, and nothing else needs it.
 $(CKKS): $(DEV)
 	@if $(EDITABLE) '.[paper]' --only-binary tenseal 2>/dev/null; then touch $@; \
 	else echo 'TenSEAL was not installed: what compares with homomorphic encryption is left out'; fi
 
-# The tests of the operator's page drive a real browser. Where there is none and none can be installed they are skipped, and say so;
-# the next `make test` tries again. With BROWSER_TESTS=required, as in .ci/run, they are not skipped: it fails here.
+# The tests of the operator's page use a real browser. If there is none and none can be installed, they are skipped with
+# a message; the next `make test` tries again. With BROWSER_TESTS=required, as in .ci/run, this step fails instead.
 CHROMIUM ?= $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
 
 # Another program may be installing packages: wait for its lock.
@@ -248,7 +248,7 @@ $(BROWSER): | $(CREATED)
 		echo 'there is no Chromium, and the tests of the page must run (BROWSER_TESTS=required): apt-get install chromium, or name one: CHROMIUM=/path' >&2; exit 1; \
 	else echo 'there is no Chromium: the tests of the page are skipped; apt-get install chromium, or name one: make test CHROMIUM=/path'; fi
 
-# The same for other programs of Debian: $(call packaged,program,packages,what is tested with it,variable,log)
+# The same for other programs from Debian: $(call packaged,program,packages,what is tested with it,variable,log)
 define packaged
 	@if ! command -v $(1) >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		echo 'installing $(2) for the tests of $(3) (a minute)'; mkdir -p build; \
@@ -261,7 +261,7 @@ define packaged
 	else echo 'there is no $(1): the tests of $(3) are skipped; apt-get install $(2)'; fi
 endef
 
-# promtool checks the rules, and the server asks them of a running pair.
+# promtool checks the rules, and a Prometheus server evaluates them on a running pair of servers.
 $(PROMETHEUS): | $(CREATED)
 	$(call packaged,prometheus,prometheus,its rules,PROMETHEUS_TESTS,prometheus)
 
@@ -277,9 +277,9 @@ $(NAMESPACES): | $(CREATED)
 $(CADDY): | $(CREATED)
 	$(call packaged,caddy,caddy,deploy/proxy,PROXY_TESTS,caddy)
 
-# Installing builds the kernel too, quietly. This rule acts when the C sources have changed since, and says what went wrong.
-# Without a compiler it does nothing: install one later and the next command builds the kernel.
-# The old one goes first, so that what runs is never older than its source.
+# The installation builds the kernel too, silently. This rule rebuilds it after changes of the C sources, and shows
+# errors. Without a compiler it does nothing: after you install one, the next command builds the kernel. The old kernel
+# is removed first, so that it is never older than its source.
 $(KERNEL): setup.py $(NATIVE) | $(RUN)
 	@rm -rf $@ build/kernel
 	@cc="$(COMPILER)"; if command -v $${cc%% *} >/dev/null; then \

@@ -145,7 +145,7 @@ class Completion:
         await self._ledger.append_event("result", told, now)
 
     async def _find_impossible(self, spec: RoundSpec, total: Share, sessions: int) -> str | None:
-        """Return why honest devices cannot have added up this sum, or None; the same sum gets the same answer."""
+        """Return why honest devices cannot have produced this sum, or None; the answer depends only on the sum."""
         if spec.kind != TRAIN:
             return find_impossible(spec, read_sums(total), sessions)
         sizes = await self._party.workers.run(lambda: measure_update(spec, total, sessions))

@@ -178,7 +178,7 @@ def _stragglers_had_their_time(facts: Facts, now: float) -> bool:
 
 
 def _half_until(facts: Facts) -> float | None:
-    """Return how long the other half gets: a multiple of what the first took, and at least the grace period."""
+    """Return how long the other half gets: a multiple of the first half's time, at least the grace period."""
     if facts.half_since is None:
         return None
     return facts.half_since + max(facts.grace, facts.stragglers * (facts.half_since - facts.started_at))
@@ -212,7 +212,7 @@ def enough_here(facts: Facts, now: float) -> bool:
 
 
 def half_here(facts: Facts, now: float) -> bool:
-    """Tell whether no more sessions can join, and half of them are complete here: the others get a multiple of that."""
+    """Return whether no more sessions can join and half of them are complete, so the time of the others is limited."""
     return _nobody_can_join(facts, now) and facts.complete >= _half(facts)
 
 
@@ -275,5 +275,5 @@ def _seats(facts: Facts) -> int:
 
 
 def _shut(facts: Facts) -> bool:
-    """Tell whether a drain keeps devices out; not in a task with random sampling, where it would bias the sample."""
+    """Return whether a drain keeps devices out; not with random sampling, because this would bias the sample."""
     return facts.draining and facts.patient

@@ -11,7 +11,7 @@ from secemb_party.ledger import Added, Ledger, NewToken, Token
 from secemb_party.operators import Order, new_token
 from secemb_party.parts import Clock
 
-OVERLAP_SECONDS = 7 * 86_400  # that an old token is still valid after it was replaced: devices may be off for days
+OVERLAP_SECONDS = 7 * 86_400  # that an old token stays valid after replacement: devices may be off for days
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ class Leader:
     async def step(self) -> Decision:
         """Make and carry out one decision; return it."""
         await self._ledger.claim()
-        self.changed.clear()  # before reading the ledger: what happens from here on wakes the next wait
+        self.changed.clear()  # before reading the ledger: anything that happens from here on wakes the next wait
         last = self._last or await self._ledger.last_round(self._task.task_id)
         try:
             decision, self._last = await self._step(last)

@@ -53,7 +53,7 @@ class Gradient:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rates:
-    """How fast each part of a model moves. The last number of a row is the bias of its item, the others its vector."""
+    """The rates of a model's parts. The last number of a row is the bias of its item, the others are its vector."""
 
     rows: float
     dense: float

@@ -146,7 +146,7 @@ def join_routes(
 
 
 class NotNowBody:
-    """The body for devices that cannot join now. It changes with rounds and pauses, and most of a fleet asks for it."""
+    """The response for devices that cannot join now, cached: it changes rarely, and most devices request it."""
 
     def __init__(self, party: Party, issuer: TicketIssuer) -> None:
         self._control, self._issuer = party.control, issuer

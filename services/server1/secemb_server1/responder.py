@@ -21,7 +21,7 @@ from secemb_shared.messages.spec import TRAIN
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The task and the published model version."""
+    """The model version that this server has published."""
 
     version: int
     digest: bytes

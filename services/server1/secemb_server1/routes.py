@@ -57,7 +57,7 @@ from secemb_server1.responder import Responder
 from secemb_shared.errors import EncodingError, LengthError
 
 _PATIENCE = Patience(seconds=300.0, rate=0.0)
-_ON_THE_WAY_SECONDS = 5.0  # seconds since server 0 read its clock: it may have had to connect first
+_ON_THE_WAY_SECONDS = 5.0  # at most, since server 0 read its clock: it may have had to connect first
 PublishedHeader = Annotated[str, Header(alias="secemb-published", max_length=500)]
 Facts = TypeVar("Facts", bound=Published)
 _FIXED = 1 << 14  # bytes of a message without its sessions

@@ -1,4 +1,4 @@
-"""Discrete Gaussian noise, exact: numbers with P(x) ∝ exp(−x²/2σ²), from a cryptographic source."""
+"""Exact discrete Gaussian noise: integers with P(x) ∝ exp(−x²/2σ²), from a cryptographic source."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
