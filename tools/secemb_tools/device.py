@@ -1,4 +1,4 @@
-"""A device on the command line: what it remembers between two calls, and the rounds it takes part in."""
+"""A device on the command line: the data it stores between calls, and the rounds it takes part in."""
 
 import csv
 import json
@@ -37,7 +37,7 @@ class OwnRatings:
     by_id: bool
 
     def by_row(self, find_catalogue: Callable[[], Catalogue]) -> dict[int, float]:
-        """Return the ratings by row; the catalogue is asked for only if it is needed."""
+        """Return the ratings by row; the catalogue is fetched only if needed."""
         row_of = find_catalogue().row_of if self.by_id else int
         return {row_of(item): rating for item, rating in self.values.items()}
 
@@ -69,12 +69,12 @@ def _read(path: Path) -> OwnRatings:
     return OwnRatings(values=found, by_id=by_id)
 
 
-FILE = "command.json"  # readable by its owner only, as everything in a home
+FILE = "command.json"  # readable by its owner only, like everything in a home
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """Which task a device belongs to."""
+    """The task that a device belongs to."""
 
     servers: tuple[str, str]
     task: str
@@ -82,7 +82,7 @@ class Membership:
     ca: Path | None = None
 
     def opening(self, home: Path) -> BlockingOpening:
-        """Return how the SDK opens this device; invalid addresses and ids are refused here."""
+        """Return the SDK's arguments for opening this device; invalid addresses and ids are refused here."""
         return Device.open_blocking(home=home, servers=self.servers, task=self.task, token=self.token, ca=self.ca)
 
 
@@ -98,7 +98,7 @@ class NewDevice(TypedDict):
 
 
 def join_task(home: Path, membership: Membership, ratings: OwnRatings | None) -> NewDevice:
-    """Create the device and return what a round will cost it."""
+    """Create the device and return the cost of a round."""
     if (home / FILE).exists():
         raise OperationError(f"{home} already contains a device; use `secemb device once`, or choose another directory")
     task = _check_task(home, membership, ratings)
@@ -137,7 +137,7 @@ def _check_task(home: Path, membership: Membership, ratings: OwnRatings | None) 
 
 
 def open_device(home: Path) -> BlockingOpening:
-    """Return the device of a directory, to be used within `with`."""
+    """Return the device in a directory, for use in a `with` statement."""
     try:
         found = json.loads((home / FILE).read_bytes())
         servers = (str(found["servers"][0]), str(found["servers"][1]))
@@ -151,7 +151,7 @@ def open_device(home: Path) -> BlockingOpening:
 
 
 class SettledFacts(TypedDict):
-    """What became of an earlier round of this device: the version that it made, or why it was aborted."""
+    """The outcome of an earlier round of this device: the version that it made, or why it was aborted."""
 
     round: int
     published: bool
@@ -174,7 +174,7 @@ class ContributedFacts(TypedDict):
     complete: bool
     date: str
     transport: str
-    published: bool | None  # not known yet
+    published: bool | None  # not yet known
     version: int | None
     reason: str | None
     trouble: str | None
@@ -216,7 +216,7 @@ def describe_outcome(outcome: Outcome) -> dict[str, Any]:
 
 
 def describe_fates(outcome: Outcome) -> list[str]:
-    """Return what a call has learned of earlier rounds, for people."""
+    """Return the outcomes of earlier rounds learned in a call, in words."""
     return [f"round {one.round}: {one.fate}" for one in outcome.settled]
 
 

@@ -1,14 +1,14 @@
-"""The errors of the `secemb` command and of what it is made of.
+"""The errors of the `secemb` command and its packages.
 
 SecEmbError (secemb_shared)
 └── ToolError                 the message says what happened and what to do
-    ├── OperationError        a command cannot do this
-    │   └── UnreachableError  a server does not answer; it may a little later
-    ├── DatasetError          files that do not hold a known rating set
+    ├── OperationError        a command cannot be carried out
+    │   └── UnreachableError  a server is not responding, but may be later
+    ├── DatasetError          files that do not contain a known rating set
     ├── ScenarioError         a simulation that cannot be run as described
     ├── RunError              a kept run that is missing, corrupted, or has other settings
     ├── WorkerError           a process of a simulation failed or ended
-    ├── StartError            a local server did not start, or ended by itself
+    ├── StartError            a local server did not start, or stopped unexpectedly
     └── RoundError            a round of the demonstration did not open or did not end
 """
 
@@ -16,23 +16,23 @@ from secemb_shared.errors import SecEmbError
 
 
 class ToolError(SecEmbError):
-    """The root of this package's errors."""
+    """Base class of this package's errors."""
 
 
 class OperationError(ToolError):
-    """A command cannot do this; the message names the fix."""
+    """A command cannot be carried out; the message names the fix."""
 
 
 class UnreachableError(OperationError):
-    """A server does not answer; it may a little later."""
+    """A server is not responding, but may be later."""
 
 
 class DatasetError(ToolError, ValueError):
-    """Files that do not hold a known rating set."""
+    """Files do not contain a known rating set."""
 
 
 class ScenarioError(ToolError, ValueError):
-    """A simulation that cannot be run as described."""
+    """A simulation cannot be run as described."""
 
 
 class RunError(ToolError, ValueError):
@@ -44,7 +44,7 @@ class WorkerError(ToolError, RuntimeError):
 
 
 class StartError(ToolError, RuntimeError):
-    """A local server did not start, or ended by itself; the message has the end of its log."""
+    """A local server did not start, or stopped unexpectedly; the message has the end of its log."""
 
 
 class RoundError(ToolError, RuntimeError):

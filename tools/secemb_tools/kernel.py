@@ -19,14 +19,14 @@ class KernelFacts(TypedDict):
 
 
 def describe() -> str:
-    """Return it in one line."""
+    """Return the description in one line."""
     if native_available():
         return f"kernel: native ({', '.join(instruction_sets())})"
     return f"kernel: portable, {_reason()}; everything works, but about {SLOWDOWN} times slower"
 
 
 def facts() -> KernelFacts:
-    """Return it as plain data."""
+    """Return the description as plain data."""
     native = native_available()
     return {
         "kernel": "native" if native else "portable",

@@ -1,4 +1,4 @@
-"""What a command prints: tables for people, JSON for programs, notes on stderr."""
+"""Command output: tables for people, JSON for programs, notes on stderr."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from secemb_sdk import Recommendation
 
 Facts = Mapping[str, object]
-_WIDEST_ID = 30  # columns that an id keeps beside a long title
+_WIDEST_ID = 30  # columns reserved for an id next to a long title
 
 
 def show_facts(facts: Facts, *, as_json: bool) -> None:
@@ -46,7 +46,7 @@ def show_rows(columns: Sequence[str], rows: Sequence[Facts], *, as_json: bool) -
 
 
 def show_items(found: "Sequence[Recommendation]", *, as_json: bool) -> None:
-    """Print recommended items, one line each: with their ids and titles, or where there are none by row."""
+    """Print recommended items, one line each: with their ids and titles, or by row if there are none."""
     if as_json:
         show_json([one._asdict() for one in found])
         return
@@ -65,7 +65,7 @@ def show_items(found: "Sequence[Recommendation]", *, as_json: bool) -> None:
 
 
 def _printable(text: str | None) -> str:
-    """Return a text from outside so that it cannot move the cursor, colour the terminal or break the line."""
+    """Sanitise an untrusted text so that it cannot move the cursor, colour the terminal or break the line."""
     return "".join(sign if sign.isprintable() else " " for sign in text or "-")
 
 
@@ -81,7 +81,7 @@ def show(picture: RenderableType) -> None:
 
 @contextmanager
 def busy(text: str) -> Iterator[None]:
-    """Show on stderr that something takes time, and what a device waits for meanwhile."""
+    """Show on stderr that something takes time, and what a device is waiting for."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     with waits(console), console.status(text):
         yield
@@ -89,7 +89,7 @@ def busy(text: str) -> Iterator[None]:
 
 @contextmanager
 def waits(console: Console | None = None) -> Iterator[None]:
-    """Show on stderr what a device waits for, and for how many seconds."""
+    """Show on stderr what a device is waiting for, and for how many seconds."""
     log, handler = logging.getLogger("secemb_sdk"), _Notes(console or Console(stderr=True, soft_wrap=True))
     level = log.level
     log.addHandler(handler)
@@ -102,7 +102,7 @@ def waits(console: Console | None = None) -> Iterator[None]:
 
 
 class _Notes(logging.Handler):
-    """Prints what the SDK says while it works."""
+    """Prints the SDK's progress messages."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(logging.INFO)
@@ -114,7 +114,7 @@ class _Notes(logging.Handler):
 
 @contextmanager
 def progress(text: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show on stderr how much of something is done; yield what is told about each further part."""
+    """Show progress on stderr; yield a function to report each further part."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     console = Console(stderr=True, highlight=False)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -133,7 +133,7 @@ def refuse(text: str) -> None:
 
 
 def _console() -> Console:
-    # Wider than a fingerprint, also without a terminal: what is copied must not be broken into lines.
+    # Wider than a fingerprint, even without a terminal: values to be copied must not be wrapped.
     console = Console(highlight=False, markup=False)
     return console if console.is_terminal else Console(highlight=False, markup=False, width=160)
 
@@ -149,7 +149,7 @@ def _written(value: object) -> str:
 
 
 def console_for(*, as_json: bool, width: int = 150) -> Console:
-    """Return the console for tables and progress: stderr if stdout has JSON; this wide where there is no terminal."""
+    """Return the console for tables and progress: stderr if stdout has JSON; this wide without a terminal."""
     console = Console(stderr=as_json)
     return console if console.is_terminal else Console(width=width, stderr=as_json)
 

@@ -13,17 +13,17 @@ from secemb_shared.messages.spec import BPR, SMALLEST_COHORT, SOFTMAX, SQUARED
 from secemb_shared.norm import NormShape
 
 RING_BITS = 32
-GUARD = 8.0  # times what is usual for a row: honest rows are hardly ever beyond it
-SESSIONS = 5  # of a person in a task: rounds beyond that gain little
-_MOST_SESSIONS = 8  # where items are rare
-_UPDATES = 100  # of an item in a task, on average: what its bias needs to settle
+GUARD = 8.0  # multiple of the usual norm of a row: honest rows hardly ever exceed it
+SESSIONS = 5  # sessions of a person in a task: more rounds gain little
+_MOST_SESSIONS = 8  # if items are rare
+_UPDATES = 100  # ratings of an item in a task, on average, that its bias needs to converge
 _FEWEST_ROUNDS = 100
-# What each item's vector and bias are pulled by, as if so many ratings of the whole fleet said "nothing special".
+# The pull on each item's vector and bias, as if this many ratings of the whole fleet said "nothing special".
 _ROW_PULL, _BIAS_PULL = 10.0, 3.5
 # Without a pull, vectors of choices learn noise; biases learn popularity, as they should. Models of events have none.
 _CHOICE_PULLS, _NO_PULLS = (20.0, 0.0), (0.0, 0.0)
 _LEAST_PULL = 1.0
-_NOISE = 0.85  # standard deviation of what biases leave of a rating, where that of ratings is 1
+_NOISE = 0.85  # standard deviation of the residual after biases, if that of ratings is 1
 _MARGIN, _SPARSE_MARGIN = 0.5, 0.8
 _BIAS_RATE, _RANKING_BIAS_RATE = 0.05, 0.02
 # The norm bound for each square root of the capacity, for models of rows alone and for those with a dense part. On
@@ -33,14 +33,14 @@ _ROW_NORM, _DENSE_NORM = 12.0, 24.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Density:
-    """How many ratings there are: of each person and of each item, on average."""
+    """The average number of ratings of each person and of each item."""
 
     of_person: float
     of_item: float
 
     @classmethod
     def of(cls, *, ratings: int, people: int, items: int) -> Self:
-        """Return the density of so many ratings."""
+        """Return the density for these counts."""
         return cls(of_person=max(1.0, ratings / people), of_item=max(1.0, ratings / items))
 
 
@@ -62,9 +62,9 @@ def build_task(
 ) -> TaskSpec:
     """Return a task. Its layout is the planned one for `placement_loss` unless a geometry is given.
 
-    Without a norm bound, in steps, the task has one that no honest device notices; 0 means none.
+    Without a norm bound, in steps, the task has one that does not affect honest devices; 0 means none.
 
-    `rest` are the other fields of `TaskSpec`: it checks them all, and has defaults for those about time and training.
+    `rest` are the other fields of `TaskSpec`, which checks them all, and has defaults for timing and training.
     """
     if geometry is None:
         geometry = plan(
@@ -72,7 +72,7 @@ def build_task(
         ).geometry
     default = default_norm_bound(capacity, dense_size, fraction_bits) if privacy is None else privacy.longest(capacity)
     if default > NormShape.largest_bound(ring_bits):
-        default = 0  # no proof could be made for it
+        default = 0  # no proof would be possible for it
     return TaskSpec(
         name=name,
         items=items,
@@ -91,13 +91,13 @@ def build_task(
 
 
 def default_norm_bound(capacity: int, dense_size: int, fraction_bits: int) -> int:
-    """Return how long the whole update of a device may be, in steps, where no privacy budget says so."""
+    """Return the norm bound of a device's whole update, in steps, if no privacy budget sets it."""
     factor = _DENSE_NORM if dense_size else _ROW_NORM
     return math.ceil(factor * math.sqrt(capacity) * 2.0**fraction_bits)
 
 
 def as_decimal(number: float) -> str:
-    """Return a number as tasks have it, or raise `SpecError`."""
+    """Return a number as written in tasks, or raise `SpecError`."""
     text = f"{number:.12f}".rstrip("0").rstrip(".")
     text = "0" if text == "-0" else text
     signed_decimal(text)
@@ -115,7 +115,7 @@ def default_rounds(people: int, cohort: int, density: Density | None = None) -> 
 def default_pulls(loss: str, density: Density | None = None) -> tuple[float, float]:
     """Return the pulls of an item's vector and bias.
 
-    For ratings they follow from how many there are. Vectors of people and items are zero where the product of their
+    For ratings they follow from the number of ratings. Vectors of people and items are zero where the product of their
     penalties is above the square of the largest singular value of what biases leave of the ratings. For noise alone
     that is √n + √k, times its size, with n ratings of a person and k of an item. The pull makes the product a share of
     it, the larger the fewer ratings there are.
@@ -137,7 +137,7 @@ def default_bias_rate(loss: str) -> float:
 
 
 def decay_of(pull: float, people: int) -> float:
-    """Return the decay of each step that amounts to a pull, in a fleet of so many people."""
+    """Return the decay per step that is equivalent to a pull, in a fleet of this many people."""
     return 2 * pull / max(1, people)
 
 

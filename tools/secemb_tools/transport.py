@@ -1,10 +1,10 @@
-"""How devices reach the two servers."""
+"""The transports between devices and the two servers."""
 
 from enum import StrEnum
 
 
 class Transport(StrEnum):
-    """Through server 0 with a box for server 1 inside, or each server's part to itself."""
+    """Relayed through server 0, with a box for server 1, or directly to each server."""
 
     RELAYED = "relayed"
     DIRECT = "direct"

@@ -1,4 +1,4 @@
-"""What each server has seen of a run, measured on the files in its directory."""
+"""The data of a run that each server has seen, measured in the files in its directory."""
 
 import sqlite3
 import zlib
@@ -54,12 +54,12 @@ Numbers = np.ndarray[Any, np.dtype[np.uint32]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerView:
-    """One server's side of the run: everything is counted in its ledger and its files."""
+    """One server's side of the run, counted in its ledger and its files."""
 
     role: int
-    sessions: int  # complete ones, of all rounds
-    messages: int  # of the last rounds: a server deletes older ones
-    keys_bytes: int  # of one session, the longest in a training round
+    sessions: int  # complete ones, in all rounds
+    messages: int  # from the last rounds: a server deletes older ones
+    keys_bytes: int  # in one session, the largest in a training round
     update_bytes: int
     lengths: int  # number of different lengths in training rounds
     repeated: int  # messages stored more than once
@@ -76,9 +76,9 @@ class ServerView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """The sum of the last training round, which takes both shares to open."""
+    """The sum of the last training round, which only both shares together reveal."""
 
-    zeros: float  # the fraction among its numbers
+    zeros: float  # the fraction of its numbers
     compressed: float  # its size after zlib, as a fraction
 
 
@@ -105,7 +105,7 @@ def corner_of(folders: Iterable[Path], task: TaskSpec, *, rows: int = 40) -> Cor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Bytes of a device in a training round, both servers together, and those of moving the whole table."""
+    """Bytes of a device in a training round, for both servers together, and those of transferring the whole table."""
 
     sent: int
     received: int
@@ -118,7 +118,7 @@ class Traffic:
 
 
 def view_of(folder: Path, task: TaskSpec, *, role: int, cpu_seconds: float | None) -> ServerView:
-    """Return what the server in this directory has seen."""
+    """Return the view of the server in this directory."""
     messages = stored_messages(folder)
     trained = [one for one in messages if one.kind == TRAIN]
     share = _last_share(folder, task)
@@ -138,7 +138,7 @@ def view_of(folder: Path, task: TaskSpec, *, role: int, cpu_seconds: float | Non
 
 
 def total_of(folders: Iterable[Path], task: TaskSpec) -> Total | None:
-    """Return what both servers' shares show together."""
+    """Return the sum of both servers' shares."""
     first, second = (_last_share(folder, task) for folder in folders)
     if first is None or second is None:
         return None
@@ -147,7 +147,7 @@ def total_of(folders: Iterable[Path], task: TaskSpec) -> Total | None:
 
 
 def traffic_of(task: TaskSpec, receipts: list[Receipt]) -> Traffic:
-    """Return a device's average traffic, beside that of a whole table: shared up, plain down."""
+    """Return a device's average traffic, and that of a whole table: secret-shared up, plain down."""
     trained = [one for one in receipts if one.kind == TRAIN] or receipts
     whole = 4 * (task.items * task.row_width + task.dense_size)
     count = max(len(trained), 1)

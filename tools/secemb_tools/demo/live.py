@@ -1,4 +1,4 @@
-"""The demonstration as it runs: one line of at most 80 columns per round, and a progress bar on a terminal."""
+"""The live view of the demonstration: one line of at most 80 columns per round, and a progress bar on a terminal."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from rich.table import Table
 from secemb_tools.local.rounds import RoundRecord
 
 LINES = 12  # rounds shown at a time
-_HEADS = {  # of the columns, with the width of each where there is no terminal
+_HEADS = {  # of the columns, with their widths without a terminal
     "round": 7,
     "kind": 8,
     "read": 5,
@@ -48,7 +48,7 @@ class LiveView:
         self._task = self._bar.add_task("starting two servers", total=rounds)
         self._live = Live(self._picture(), console=console, refresh_per_second=8) if console.is_terminal else None
         self._rmse: float | None = None
-        self._has_heads = False  # printed, where there is no terminal
+        self._has_heads = False  # printed without a terminal
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -63,13 +63,13 @@ class LiveView:
             self._live.stop()
 
     def say(self, words: str) -> None:
-        """Show what is being done."""
+        """Show the current activity."""
         self._bar.update(self._task, description=words)
         if self._live is not None:
             self._live.update(self._picture())
 
     def show(self, record: RoundRecord, *, kilobytes: float) -> None:
-        """Add the line of a round."""
+        """Add a line for a round."""
         self._rmse = record.figures.get("rmse", self._rmse)
         cells = _cells(record, self._rmse, kilobytes, rounds=self._rounds)
         self._bar.advance(self._task)
@@ -92,7 +92,7 @@ class LiveView:
 
 
 def _cells(record: RoundRecord, rmse: float | None, kilobytes: float, *, rounds: int) -> list[str]:
-    """Return a round: how many devices read, sent and counted on both servers, and whether both have one model."""
+    """Return a round: how many devices read, sent and counted on both servers, and whether both have the same model."""
     equal = "=" if record.digests_equal else "≠"
     return [
         f"{record.round + 1}/{rounds}",

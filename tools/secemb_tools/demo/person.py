@@ -1,4 +1,4 @@
-"""One person of a demonstration: what they like, and what their own device recommends."""
+"""One person of a demonstration: their ratings, and their device's recommendations."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ SHOWN = 5  # items in each list
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """An item with its title, and the rating that was given or is expected."""
+    """An item with its title, and the given or predicted rating."""
 
     item: str  # its external id
     title: str | None
@@ -21,16 +21,16 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """The items that a person rated best, and those that the device recommends."""
+    """The items that a person rated highest, and those that the device recommends."""
 
     number: int
-    ratings: int  # that the person has given
+    ratings: int  # given by the person
     liked: list[Suggestion]
     recommended: list[Suggestion]
 
 
 async def person_of(world: World, fleet: Fleet, number: int) -> Person:
-    """Let a person's device recommend, as in an app: it copies the public table and ranks it by itself."""
+    """Let a person's device recommend, as in an app: it copies the public table and ranks it locally."""
     own = world.ratings_of(number)
     best = sorted(own.items(), key=lambda one: (-one[1], one[0]))[:SHOWN]
     found = await fleet.recommend(number, SHOWN)

@@ -22,8 +22,8 @@ from secemb_tools.demo.result import (
 from secemb_tools.simulation.run import points_of
 
 _TEMPLATES = Environment(loader=PackageLoader("secemb_tools.demo"), autoescape=True, undefined=StrictUndefined)
-_COLUMNS = 17  # of a panel: wider rows are cut
-_LEVELS = 4  # strengths of each colour
+_COLUMNS = 17  # of a panel: wider rows are truncated
+_LEVELS = 4  # shades of each colour
 _BITS = 31  # of the largest number
 _COLOURS = ("#2f81f7", "#e5734a")  # of positive and of negative numbers
 _SQUARE, _GAP, _TOP = 10, 44, 34  # pixels: of a number, between two panels, and above them
@@ -94,7 +94,7 @@ def _rounds(result: DemoResult) -> Iterator[tuple[str, ...]]:
 
 
 def draw(corner: Corner) -> str:
-    """Return server 0's share + server 1's share = the sum. A zero is blank, a larger number is stronger."""
+    """Return server 0's share + server 1's share = the sum. A zero is blank, a larger number is darker."""
     panels = [*corner.shares, corner.total]
     names = ("server 0 holds", "server 1 holds", "the sum")
     rows, columns = panels[0][:, :_COLUMNS].shape
@@ -113,7 +113,7 @@ def draw(corner: Corner) -> str:
 
 
 def _paths(numbers: Numbers) -> Iterator[tuple[str, float, str]]:
-    """Yield the squares of each colour and strength: colour, opacity and outline."""
+    """Yield the squares of each colour and shade: colour, opacity and outline."""
     signed = numbers.view(np.int32).astype(np.int64)
     strength = np.ceil(np.log2(np.abs(signed) + 1) / _BITS * _LEVELS).clip(0, _LEVELS)
     for negative, colour in enumerate(_COLOURS):

@@ -1,4 +1,4 @@
-"""The result of a demonstration, as tables and as JSON, beside models without vectors."""
+"""The result of a demonstration, as tables and as JSON, compared with models without vectors."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -27,7 +27,7 @@ WHAT = (
     "SecEmb trains a recommender on people's devices. Two servers, run by two organisations that must not collude, add "
     "up what the devices send. Neither learns which items a person has rated, or how."
 )
-# What no measurement can show is labelled as such.
+# Anything that a measurement cannot show is labelled as such.
 EXPLANATION = (
     "Note: bytes that look random are an indication, not a proof. Section 16 of docs/reference/protocol.md "
     "argues that either server could have simulated all of its messages without knowing a single rating."
@@ -36,7 +36,7 @@ EXPLANATION = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baselines:
-    """Errors of two models that see everybody's ratings in one place."""
+    """Errors of two models with central access to all ratings."""
 
     global_mean: float  # predicts the mean rating
     biases: float  # predicts mean + bias of the person + bias of the item
@@ -44,7 +44,7 @@ class Baselines:
 
 
 def baselines_of(world: ScenarioWorld) -> Baselines | None:
-    """Return the baselines' errors, or None where no round has evaluated or there are no ratings."""
+    """Return the baselines' errors, or None if no round has evaluated or there are no ratings."""
     if world.task.loss != SQUARED:
         return None
     numbers = [one for one in range(world.scenario.all_rounds) if world.schedule.kind_of(one) == EVALUATE]
@@ -60,7 +60,7 @@ def baselines_of(world: ScenarioWorld) -> Baselines | None:
 
 
 def held_out_of(world: ScenarioWorld, number: int) -> Split:
-    """Return what everybody trains on, and what this evaluation measures: a device has room for so much at a time."""
+    """Return everybody's training data, and the data of this evaluation, which is limited by a device's capacity."""
     data, devices = split_of(world), Devices(world)
     round_ = RoundSpec(task=world.task, number=number, model_version=0, model_digest=bytes(32), kind=EVALUATE)
     measured = np.zeros(data.test.values.size, dtype=np.bool_)
@@ -72,12 +72,12 @@ def held_out_of(world: ScenarioWorld, number: int) -> Split:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
-    """Everything that a demonstration measured."""
+    """All results of a demonstration."""
 
     run: Run
     rounds: list[RoundRecord]
     transport: Transport
-    ratings: tuple[int, int]  # the fewest and the most that any device has
+    ratings: tuple[int, int]  # the minimum and maximum of any device
     traffic: Traffic
     servers: list[ServerView]
     total: Total | None  # the last sum
@@ -85,7 +85,7 @@ class DemoResult:
     seconds: float
     baselines: Baselines | None = None  # None: no round has evaluated
     person: Person | None = None
-    corner: Corner | None = None  # of the last shares, to be drawn
+    corner: Corner | None = None  # of the last shares, for the picture
 
     @property
     def good(self) -> bool:
@@ -135,14 +135,14 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 
 
 def data_words(scenario: Scenario) -> str:
-    """Return whose ratings these are."""
+    """Return the origin of the ratings."""
     if scenario.data == MADE_UP:
         return "The people, the titles and the ratings are made up."
     return f"The ratings are those of {scenario.data}; the devices are simulated."
 
 
 def quality_words(result: DemoResult) -> str:
-    """Return the fleet's error beside those of the baselines, on the same ratings."""
+    """Return the fleet's error and those of the baselines, on the same ratings."""
     baselines, rmse = result.baselines, result.run.rmse
     if baselines is None or rmse is None:
         return "No round measured the fleet's error."
@@ -156,7 +156,7 @@ def quality_words(result: DemoResult) -> str:
 
 
 def _interval(result: DemoResult) -> tuple[float, float] | None:
-    """Return where the last error would lie for other devices of the fleet."""
+    """Return the interval of the last error over devices of the fleet."""
     found = next((one.figures for one in reversed(result.rounds) if "rmse_low" in one.figures), None)
     return None if found is None else (found["rmse_low"], found["rmse_high"])
 
@@ -170,7 +170,7 @@ def _verdict(low: float, high: float, best: float) -> str:
 
 
 def person_lines(person: Person) -> list[tuple[str, str]]:
-    """Return what a person likes beside what the device recommends."""
+    """Return a person's favourites and the device's recommendations."""
     liked = [f"{one.rating:g}  {_title(one)}" for one in person.liked]
     found = [f"{one.rating:.1f}  {_title(one)}" for one in person.recommended]
     return list(zip_longest(liked, found, fillvalue=""))
@@ -181,7 +181,7 @@ def _title(one: Suggestion) -> str:
 
 
 def comparison(result: DemoResult) -> list[tuple[str, str, str, str]]:
-    """Return the private run beside a plain one."""
+    """Return the comparison of the private run with a plain one."""
     run, traffic = result.run, result.traffic
     plain = last_rmse(run.plain or [])
     verdict = "the same model, bit for bit" if run.same_as_plain else "NOT the same model"
@@ -193,7 +193,7 @@ def comparison(result: DemoResult) -> list[tuple[str, str, str, str]]:
 
 
 def server_views(result: DemoResult) -> list[tuple[str, str, str]]:
-    """Return what was measured in each server's ledger and files, one line each."""
+    """Return the measurements in each server's ledger and files, one line each."""
     fewest, most = result.ratings
     lines: list[tuple[str, Callable[[ServerView], str]]] = [
         ("sessions received", lambda one: f"{one.sessions:,}"),
@@ -212,7 +212,7 @@ def server_views(result: DemoResult) -> list[tuple[str, str, str]]:
 
 
 def opened_sum(result: DemoResult) -> str:
-    """Return what the two shares show when they are added, which neither shows alone."""
+    """Return the sum of the two shares, which neither reveals alone."""
     words = f"Added together, the two shares are the sum over the {result.run.scenario.cohort} devices of a round."
     if result.total is None:
         return words

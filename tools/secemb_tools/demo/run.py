@@ -1,4 +1,4 @@
-"""A demonstration as it runs: rounds of real devices against two real servers, watched by both operators."""
+"""The rounds of a demonstration: real devices against two real servers, watched by both operators."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class DemoRun:
     rows: list[Row] = field(default_factory=list)
     receipts: list[Receipt] = field(default_factory=list)
     troubled: int = 0
-    person: Person | None = None  # one of those who have taken part
+    person: Person | None = None  # one of the people who have taken part
 
     async def run(self, view: LiveView, folder: Path) -> None:
         """Run all rounds; the servers must be running, and keep running."""
@@ -46,7 +46,7 @@ class DemoRun:
                 for number in range(self.world.scenario.all_rounds):
                     await self._run_one(number, fleet, watcher, view)
                 view.say("a device recommends")
-                if not registry.find(self.world.scenario.model).has_texts:  # what words are liked tells nobody much
+                if not registry.find(self.world.scenario.model).has_texts:  # a list of words means little to users
                     self.person = await person_of(self.world, fleet, self._typical_person())
         finally:
             await watcher.aclose()
@@ -63,14 +63,14 @@ class DemoRun:
         view.show(record, kilobytes=moved / 1e3)
 
     def _typical_person(self) -> int:
-        """Return who has rated most among those who have trained last."""
+        """Return the person with the most ratings among those who trained last."""
         schedule = self.world.schedule
         number = max(one for one in range(self.world.scenario.all_rounds) if schedule.kind_of(one) == TRAIN)
         people: list[int] = schedule.people_of(number).tolist()
         return max(people, key=lambda person: len(self.world.ratings_of(person)))
 
     async def finish(self, started: float) -> DemoResult:
-        """Compare with a plain run from the same seeds, and examine what both servers have stored."""
+        """Compare with a plain run from the same seeds, and examine the data that both servers have stored."""
         plain = await asyncio.to_thread(run_plainly, self.world)
         seconds = perf_counter() - started
         run = Run(

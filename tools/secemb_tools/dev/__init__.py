@@ -1,1 +1,1 @@
-"""A local pair for app developers: real servers, helper devices on made-up data, and everything a program needs."""
+"""A local pair for app developers: real servers, helper devices with synthetic data, and everything a program needs."""

@@ -16,12 +16,12 @@ from secemb_tools.simulation.scenario import ScenarioWorld
 
 PAGE = "/ui"  # the operator's page on each server
 PROGRAM = "device.py"
-_EXAMPLES = (5.0, 4.0, 4.0, 2.0, 1.0)  # the ratings that the program gives to a few items; as many events
-_TEXTS, _BEGUN = 3, 3  # texts that the program logs, and words of the first one that it lets the device go on with
+_EXAMPLES = (5.0, 4.0, 4.0, 2.0, 1.0)  # the program's ratings of a few items; also the number of events
+_TEXTS, _BEGUN = 3, 3  # texts that the program logs, and words of the first one for the device to continue
 
 
 class Facts(TypedDict):
-    """A local pair, and what a device needs to take part in its rounds."""
+    """A local pair, and the data that a device needs to take part in its rounds."""
 
     servers: list[str]
     task_id: str
@@ -32,23 +32,23 @@ class Facts(TypedDict):
     cohort: int
     catalogue: str | None  # a CSV file with the items' titles
     program: str  # a device in a few lines, ready to run
-    page: str | None  # the address of the page with a device in it; None: there is none
+    page: str | None  # the address of the page with a device; None: there is none
     operators: list[str]  # the addresses of the operator's page and API
     operator_tokens: list[str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Connection:
-    """A pair that runs, and the files beside it."""
+    """A running pair, and its files."""
 
     world: ScenarioWorld
     pair: Pair
     folder: Path
     token: str | None = field(default=None, repr=False)
-    page: str | None = None  # the address of a page with a device in it
+    page: str | None = None  # the address of a page with a device
 
     def write_files(self) -> None:
-        """Write the program, the token, and what the catalogue and the model need."""
+        """Write the program, the token, and the files for the catalogue and the model."""
         ratings = self.world.ratings
         if ratings.catalogue.titles:
             write_catalogue(ratings.catalogue, self._catalogue)
@@ -166,7 +166,7 @@ class Connection:
         ]
 
     def _log_and_use(self) -> tuple[str, str]:
-        """Return what the program logs, and what it asks for."""
+        """Return the program's lines for logging and for recommendations."""
         if not registry.find(self.world.scenario.model).has_texts:
             return self._log(), "device.recommend(k=5)"
         texts = self.world.texts_of(0)[:_TEXTS]
@@ -174,7 +174,7 @@ class Connection:
         return f"device.log_texts([(text, None) for text in {texts}])", f"device.suggest({begun!r}, k=3)"
 
     def _log(self) -> str:
-        """Return a line that logs a few ratings or events of well-known items: those that occur most often."""
+        """Return a line that logs a few ratings or events of popular items: those that occur most often."""
         known = np.argsort(-np.bincount(self.world.ratings.items, minlength=self.pair.task.items), kind="stable")
         pairs = list(zip(known.tolist(), _EXAMPLES, strict=False))
         if self.pair.task.loss == NEXT:

@@ -1,4 +1,4 @@
-"""`secemb dev`: two servers on this machine, and helper devices that let one real device finish a round."""
+"""`secemb dev`: two servers on this machine, and helper devices that fill the rounds of a single real device."""
 
 import asyncio
 from collections.abc import Sequence
@@ -30,15 +30,15 @@ class DevOptions:
     """What to run."""
 
     world: ScenarioWorld
-    warm_up: int = 0  # rounds by helpers alone, before anyone joins
-    port: int | None = None  # of server 0; the next ones are used too. None: free ones
+    warm_up: int = 0  # rounds with helpers only, before anyone joins
+    port: int | None = None  # of server 0; the following ones are used too. None: free ones
     tls: bool = False
-    web: bool = False  # a page with a device in it
+    web: bool = False  # a page with a device
     as_json: bool = False
 
 
 def run(options: DevOptions) -> int:
-    """Run the pair until Ctrl-C, which is its usual end: the exit code is 0."""
+    """Run the pair until Ctrl-C, which is the normal way to stop it: the exit code is 0."""
     console = Console(stderr=options.as_json, highlight=False)
     try:
         asyncio.run(stopped_by_signals(_serve(console, options)))
@@ -104,7 +104,7 @@ async def _tokens(folder: Path, *, helpers: int) -> list[str]:
 
 
 def _page_port(options: DevOptions) -> int:
-    """Return the port of the page: the one after those of the servers, or a free one."""
+    """Return the port of the page: the one after the servers' ports, or a free one."""
     check_built()
     if options.tls:
         raise OperationError("--web and --tls do not go together: no browser trusts the certificate of --tls")

@@ -17,9 +17,9 @@ from secemb_tools.simulation.world import World
 from secemb_tools.transport import Transport
 
 _LOOK_SECONDS = 0.1  # between two looks at the current round
-_GRACE_SECONDS = 0.5  # after the first real device has joined, for others that join at the same time
+_GRACE_SECONDS = 0.5  # after the first real device joins, for others that join at the same time
 _ROUNDS = 1_000_000
-# A round that nobody joins is aborted after the first time. A device that has joined and does not return delays the
+# A round that nobody joins is aborted after the first time. A device that joins and does not return delays the
 # others until the second.
 _JOIN_SECONDS, _UPLOAD_SECONDS = 60, 90
 
@@ -27,14 +27,14 @@ Say = Callable[[str], None]
 
 
 def with_rounds_to_go(world: ScenarioWorld) -> ScenarioWorld:
-    """Return the world with rounds for as long as anyone wants to try it, and with the titles of its items.
+    """Return the world with practically unlimited rounds, and with the titles of its items.
 
     A round closes as soon as it is full.
     """
     task = replace(
         world.task,
         rounds=_ROUNDS,
-        schedule="constant",  # rates that fall would need a last round
+        schedule="constant",  # falling rates would need a last round
         join_seconds=_JOIN_SECONDS,
         upload_seconds=_UPLOAD_SECONDS,
         catalogue=digest_of(world.ratings.catalogue.encode()) if len(world.ratings.catalogue) else "",
@@ -44,16 +44,16 @@ def with_rounds_to_go(world: ScenarioWorld) -> ScenarioWorld:
 
 @dataclass(frozen=True, kw_only=True)
 class Helpers:
-    """Fills every round that a real device has joined with as many simulated devices as it still needs."""
+    """Fills every round that a real device has joined with as many simulated devices as it needs."""
 
     world: World
     pair: Pair
     folder: Path  # of the helpers' homes
     transport: Transport = Transport.RELAYED
-    tokens: Sequence[str] = ()  # for as many helpers as a round has devices; none: enrolment is open
+    tokens: Sequence[str] = ()  # one for each device of a round; none: enrolment is open
 
     async def warm_up(self, rounds: int) -> None:
-        """Run the task's first rounds with helpers alone, so that there is something to recommend."""
+        """Run the task's first rounds with helpers only, so that there is something to recommend."""
         async with self._at_work() as (fleet, watcher):
             for number in range(rounds):
                 await watcher.until_open(number)
@@ -61,7 +61,7 @@ class Helpers:
                 await watcher.until_ended(number)
 
     async def help(self, say: Say) -> None:
-        """Fill each round that a real device has joined, until cancelled; say how it ended."""
+        """Fill each round that a real device has joined, until cancelled; report how it ended."""
         done = -1
         async with self._at_work() as (fleet, watcher):
             while True:

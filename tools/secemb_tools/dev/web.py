@@ -27,7 +27,7 @@ _TYPES = {
     ".css": "text/css; charset=utf-8",
 }
 _SECONDS = 30.0
-# The browser may run what this page brings and talk to the two servers, and nothing else.
+# The browser may only run scripts from this page and connect to the two servers.
 _POLICY = (
     "default-src 'none'; script-src 'self' 'nonce-{nonce}'; style-src 'self'; img-src data:; "
     "connect-src 'self' {servers}"
@@ -49,7 +49,7 @@ def address_of(port: int) -> str:
 
 @dataclass(frozen=True)
 class Site:
-    """What the page's backend knows: the pair, and how it asks server 0 to enrol a device."""
+    """The state of the page's backend: the pair, and a way to ask server 0 to enrol a device."""
 
     pair: Pair
     port: int
@@ -80,18 +80,18 @@ class Site:
 
     @cached_property
     def policy(self) -> str:
-        """Return what the browser may do on this page."""
+        """Return the content security policy of this page."""
         return _POLICY.format(nonce=self._nonce, servers=" ".join(self.pair.urls))
 
     def page(self) -> bytes:
-        """Return the page; its import map says where the packages are, as a bundler would."""
+        """Return the page; its import map locates the packages, as a bundler would."""
         imports = {"@secemb/device": "/sdk/index.js"}
         imports |= {f"@noble/{name}/": f"/packages/{name}/" for name in _PACKAGES}
         text = (_PAGE / "index.html").read_text(encoding="utf-8")
         return text.replace("{nonce}", self._nonce).replace("{imports}", json.dumps({"imports": imports})).encode()
 
     def file(self, path: str) -> Path | None:
-        """Return the file behind an address, if it is one of this page."""
+        """Return the file at an address, if it belongs to this page."""
         rooms = {"/sdk/": _SDK / "dist" / "src", "/page/": _PAGE}
         rooms |= {f"/packages/{name}/": _SDK / "node_modules" / "@noble" / name for name in _PACKAGES}
         for prefix, room in rooms.items():
@@ -102,7 +102,7 @@ class Site:
         return None
 
     def enrol(self) -> dict[str, Any]:
-        """Enrol one more device, as an app's backend does for somebody it knows; return what the device needs."""
+        """Enrol another device, as an app's backend does for a known user; return the data that the device needs."""
         name = f"page {secrets.token_hex(4)}"
         with _operator(self.pair.servers[0]) as client:
             made = client.post("/tokens", json={"devices": [{"name": name}]}).raise_for_status().json()
@@ -110,7 +110,7 @@ class Site:
         return {"name": name, "token": made[0]["token"], "servers": list(self.pair.urls), "task": task}
 
     def seen(self) -> list[dict[str, Any]]:
-        """Return what each server's operator sees of the newest rounds."""
+        """Return the newest rounds as each server's operator sees them."""
         found = []
         for server in self.pair.servers:
             with _operator(server) as client:
@@ -157,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: what the page does is on the page."""
+        """Log nothing: the page itself shows its requests."""
 
 
 def _operator(server: Service) -> httpx.Client:

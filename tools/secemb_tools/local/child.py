@@ -1,4 +1,4 @@
-"""`secemb serve` as a child process that ends with its parent, however that ends."""
+"""`secemb serve` as a child process that ends with its parent, even if the parent is killed."""
 
 import ctypes
 import os
@@ -13,7 +13,7 @@ def end_with_parent(parent: int) -> None:
     """Ask the system for a SIGTERM when the parent has ended; only Linux can do this."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # it has ended already
+    if os.getppid() != parent:  # the parent has already ended
         raise SystemExit(1)
 
 

@@ -44,9 +44,9 @@ class Fleet:
     async def take_part(
         self, people: Sequence[int], *, number: int | None = None, patient: bool = True
     ) -> Participation:
-        """Let these people's devices take part, all at once; a patient device retries until a round admits it.
+        """Let these people's devices take part concurrently; a patient device retries until a round admits it.
 
-        With the number of the round each device chooses the same items as the simulated one.
+        Given the round's number, each device chooses the same items as the simulated one.
         """
         found = Participation()
         try:
@@ -118,7 +118,7 @@ def _log_texts(vault: Vault, texts: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """What one device of a round needs: a connection, and a token unless enrolment is open."""
+    """The resources of one device in a round: a connection, and a token unless enrolment is open."""
 
     connection: HttpTransport
     token: str | None = field(default=None, repr=False)

@@ -21,7 +21,7 @@ from secemb_tools.operate.directory import SECRET, Addresses, ServerDirectory, i
 from secemb_tools.operate.pairing import dump, export_pair, import_pair
 from secemb_tools.operate.task_files import write_task
 
-PORTS = 7  # devices' of server 0 and 1, the peer channel's, then operator's and metrics' of server 0 and of server 1
+PORTS = 7  # for devices on server 0 and 1, the peer channel, then operator and metrics of server 0 and of server 1
 START_SECONDS = 60.0
 _PAUSE = 0.05
 _CHECK_SECONDS = 0.5  # between two checks that both servers are still running
@@ -30,9 +30,9 @@ _CHECK_SECONDS = 0.5  # between two checks that both servers are still running
 class Pair:
     """Two servers, each with its directory, mutual TLS between them, SQLite, and open enrolment unless it is closed.
 
-    With `relayed` the task becomes one whose devices may send everything through server 0; for a task that is one
-    already, give server 1's `identity`, whose public half it contains. With `tls` devices connect over HTTPS too.
-    With a `catalogue` the task becomes one whose devices show ids and titles.
+    With `relayed` the task becomes one whose devices may send everything through server 0; for a task that already
+    is one, give server 1's `identity`, whose public half it contains. With `tls` devices connect over HTTPS too.
+    With a `catalogue` the task's devices show ids and titles.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Pair:
         evaluate_every: int = 0,
         relayed: bool = False,
         identity: Ed25519PrivateKey | None = None,
-        ports: Sequence[int] = (),  # as many as `PORTS`, those of devices first; none: free ones
+        ports: Sequence[int] = (),  # one for each of `PORTS`, those for devices first; none: free ones
         open_enrolment: bool = True,
         tls: bool = False,
         catalogue: Catalogue | None = None,
@@ -53,7 +53,7 @@ class Pair:
         ports = ports or free_ports(PORTS)
         self._catalogue = catalogue.encode() if catalogue is not None and len(catalogue) else None
         self.task = task if self._catalogue is None else replace(task, catalogue=digest_of(self._catalogue))
-        self.ca = folder / "devices.pem" if tls else None  # the authorities' file that devices are given
+        self.ca = folder / "devices.pem" if tls else None  # the CA file for devices
         self.servers = (
             Service(0, folder / "server0", Ports(ports[0], *ports[3:5]), ca=self.ca),
             Service(1, folder / "server1", Ports(ports[1], *ports[5:7]), ca=self.ca),
@@ -61,7 +61,7 @@ class Pair:
         self._folder, self._evaluate_every, self._open_enrolment = folder, evaluate_every, open_enrolment
         self._more, self._allowed_origins = dict(variables or {}), allowed_origins
         self.peer_port = ports[2]
-        self.peer_via: int | None = None  # a port of this machine that forwards there, for measurements in between
+        self.peer_via: int | None = None  # a local port that forwards there, for measurements in between
         self._set_up(peer_port=ports[2], relayed=relayed, identity=identity)
 
     @property
@@ -80,7 +80,7 @@ class Pair:
             self.stop()
 
     def starting(self) -> Iterator[float]:
-        """Start both servers; yield pauses, for the caller to sleep, until both are ready."""
+        """Start both servers; yield pauses for the caller to sleep until both are ready."""
         for server in self.servers:
             server.launch(self._variables(server.role))
         end = time.monotonic() + START_SECONDS
@@ -91,13 +91,13 @@ class Pair:
                 yield _PAUSE
 
     def check(self) -> None:
-        """Raise if a server has stopped by itself."""
+        """Raise if a server has stopped unexpectedly."""
         for server in self.servers:
             if server.has_ended():
                 raise StartError(f"server {server.role} stopped unexpectedly: {server.failure()}")
 
     async def supervise(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do some work while both servers run; raise if one of them stops by itself."""
+        """Do some work while both servers run; raise if one of them stops unexpectedly."""
         task = asyncio.ensure_future(work)
         try:
             while not task.done():
@@ -163,7 +163,7 @@ class Pair:
             import_pair(other.folder, path, replace=False)
 
     def _add_certificate(self, ca: Path) -> None:
-        """Give both servers one certificate for this machine, and write it to the file that devices are given."""
+        """Give both servers one certificate for this machine, and write it to the CA file for devices."""
         identity = make_identity(HERE)
         write_file(ca, identity.certificate)
         for server in self.servers:

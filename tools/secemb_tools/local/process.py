@@ -46,7 +46,7 @@ def free_ports(count: int, among: Sequence[int] = _FOR_SERVICES) -> list[int]:
 def is_free(port: int) -> bool:
     """Tell whether a server can listen on this port."""
     with socket.socket() as probe:
-        # As servers do: closed connections do not block a port.
+        # As in the servers, so that closed connections do not block a port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HERE, port))
@@ -111,11 +111,11 @@ class Service:
 
     @cached_property
     def verify(self) -> ssl.SSLContext:
-        """Return what an HTTP client checks this server's certificate with."""
+        """Return the `verify` argument of an HTTP client for this server's certificate."""
         return make_context(self.url, ca=self._ca)
 
     def launch(self, variables: dict[str, str]) -> None:
-        """Start the process in its own session: Ctrl-C at the terminal does not reach it, the parent stops it."""
+        """Start the process in its own session, so that Ctrl-C does not reach it; the parent stops it."""
         command = [sys.executable, "-m", "secemb_tools.local.child", str(self.folder), str(os.getpid())]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -158,19 +158,19 @@ class Service:
         self._process = None
 
     def ask(self, path: str) -> Any:
-        """Return an answer of the operator API."""
+        """Return an answer from the operator API."""
         headers = {"authorization": f"Bearer {self.operator_token}"}
         url = f"{self.operator_url}/v1/operator/{path}"
         answer = httpx.get(url, headers=headers, timeout=_ASK_SECONDS, trust_env=False, verify=self.verify)
         return answer.raise_for_status().json()
 
     def metrics(self) -> str:
-        """Return the metrics as Prometheus reads them."""
+        """Return the metrics in Prometheus's format."""
         return self._read("metrics", seconds=_ASK_SECONDS).text
 
     def usage(self) -> Usage:
-        """Read the process's statistics and its metrics, of this moment; needs /proc."""
-        time.sleep(FRESH_SECONDS)  # servers give the same metrics for so long
+        """Read the current statistics and metrics of the process; needs /proc."""
+        time.sleep(FRESH_SECONDS)  # servers cache their metrics for this long
         text = self.metrics()
         lag = re.findall(r"^secemb_event_loop_lag_largest_seconds (\S+)$", text, re.M)
         kernel = re.findall(r'^secemb_kernel_seconds_sum\{operation="(\w+)"\} (\S+)$', text, re.M)
@@ -182,7 +182,7 @@ class Service:
         return processor_seconds(self.pid) if (_PROC / str(self.pid) / "stat").exists() else None
 
     def memory_bytes(self) -> int:
-        """Return the most memory that the process has used so far; needs /proc."""
+        """Return the peak memory of the process so far; needs /proc."""
         status = (_PROC / str(self.pid) / "status").read_text()
         return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) * 1024
 
@@ -192,7 +192,7 @@ class Service:
         return [(one["ended_at"] - one["sealing_at"], one["counted"]) for one in rounds if one["state"] == "published"]
 
     def stages(self) -> dict[str, float]:
-        """Return the seconds of each stage of a round after its last upload, the fastest of the published rounds."""
+        """Return the seconds of each stage of a round after its last upload, for the fastest published round."""
         ended = [one for one in self.ask("rounds") if one["state"] == "published"]
         times = ("sealing_at", "sealed_at", "shared_at", "reconstructed_at", "ended_at")
         return {
@@ -212,7 +212,7 @@ def _own(variables: dict[str, str]) -> dict[str, str]:
 
 
 async def stopped_by_signals(work: Coroutine[Any, Any, Result]) -> Result:
-    """Let a signal cancel the work at its next wait; a second one does not interrupt the clean-up."""
+    """Let a signal cancel the work at its next await; a second one does not interrupt the clean-up."""
     task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, lambda: task.cancelling() or task.cancel())
@@ -221,7 +221,7 @@ async def stopped_by_signals(work: Coroutine[Any, Any, Result]) -> Result:
 
 @contextmanager
 def workspace(prefix: str) -> Iterator[Path]:
-    """Make a directory for the length of a command: in memory if there is room, or where TMPDIR says."""
+    """Create a directory for the duration of a command: in memory if there is room, otherwise in TMPDIR."""
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=_memory()))
     try:
         yield folder

@@ -1,4 +1,4 @@
-"""The rounds of a local pair as both operators see them: counts, times and digests, nothing about a device."""
+"""The rounds of a local pair as both operators see them: counts, times and digests, but nothing about devices."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ class RoundRecord:
     digest: str
     digests_equal: bool
     figures: dict[str, float] = field(default_factory=dict)  # of an evaluation
-    sums: list[float] = field(default_factory=list)  # what they are from
+    sums: list[float] = field(default_factory=list)  # what they are based on
     window: dict[str, Any] = field(default_factory=dict)  # figures of the newest evaluations together
 
 
@@ -111,7 +111,7 @@ class RoundWatcher:
         try:
             answer = await self._clients[role].get(f"/operator/rounds/{number}")
         except httpx.TransportError:
-            return {}  # asked again, until the time is up
+            return {}  # retried until the time is up
         if answer.status_code == 404:
             return {}
         found: dict[str, Any] = answer.raise_for_status().json()

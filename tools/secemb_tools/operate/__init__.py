@@ -1,1 +1,1 @@
-"""What an operator does with a server: create its directory, pair it with the other server, check it, run it."""
+"""The tasks of a server's operator: create its directory, pair it with the other server, check it, run it."""

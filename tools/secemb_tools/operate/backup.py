@@ -1,8 +1,8 @@
-"""Backups of one server: its ledger and the files that the ledger names, of one moment, in one tar file.
+"""Backups of one server: a consistent snapshot of its ledger and the files that the ledger names, in one tar file.
 
-A backup holds no body of a session: nothing in it says what a device has read or written, not even beside the backup
-of the other server. It holds no key, token or setting either; these are files that rarely change, and `SEPARATE` names
-them. The ledger alone can be exported too, to bring it from one database to another.
+A backup contains no body of a session: nothing in it reveals what a device has read or written, not even together
+with the backup of the other server. It contains no key, token or setting either; these are files that rarely change,
+and `SEPARATE` names them. The ledger alone can also be exported, to move it from one database to another.
 """
 
 import asyncio
@@ -39,12 +39,12 @@ SEPARATE = ("secemb.toml", "tls/", "secrets/", "task/")
 _LEDGER, _MANIFEST = "ledger.jsonl", "manifest.json"
 _NAME = re.compile(r"models/[0-9a-f]{64}/v\d{6,}(\.optimiser)?\.safetensors|shares/[0-9a-f]{64}\.[0-9a-f]{64}\.share")
 _LARGEST_MANIFEST = 1 << 20
-_PATIENCE = 60.0  # seconds: how long a round may be on the move
+_PATIENCE = 60.0  # seconds to wait for a round that is being added or published
 _PAUSE = 0.2
 
 
 class Backup(TypedDict):
-    """A backup, and what must be kept elsewhere."""
+    """A backup, and the files that must be backed up separately."""
 
     file: str
     made_at: float  # seconds since 1970
@@ -56,7 +56,7 @@ class Backup(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Whose backup it is: the directory with models and shares, the role and the task."""
+    """The origin of a backup: the directory with models and shares, the role and the task."""
 
     data_dir: Path
     role: int
@@ -64,25 +64,25 @@ class Origin:
 
     @classmethod
     def of(cls, settings: Settings) -> "Origin":
-        """Return the origin that settings name."""
+        """Return the origin according to the settings."""
         return cls(settings.data_dir, settings.role, read_task(settings.task.file))
 
 
 async def back_up(settings: Settings, path: Path) -> Backup:
-    """Write a backup to a new file; the server may run."""
+    """Write a backup to a new file; the server may be running."""
     refuse_to_overwrite(path)
     async with await Ledger.open(settings.ledger_url(), migrate=False) as ledger:
         return await write_backup(ledger, Origin.of(settings), path)
 
 
 async def restore(settings: Settings, path: Path) -> Backup:
-    """Put a backup into a server that has no ledger, models or shares yet."""
+    """Restore a backup to a server that has no ledger, models or shares yet."""
     async with await open_or_create(settings) as ledger:
         return await read_backup(ledger, Origin.of(settings), path)
 
 
 async def write_backup(ledger: Ledger, origin: Origin, path: Path) -> Backup:
-    """Write a backup; while a round is being added or published, wait until it has gone on."""
+    """Write a backup; if a round is being added or published, wait until that is done."""
     end = time.monotonic() + _PATIENCE
     while True:
         with ExitStack() as stack:
@@ -97,11 +97,11 @@ async def write_backup(ledger: Ledger, origin: Origin, path: Path) -> Backup:
 async def _gather(
     stack: ExitStack, ledger: Ledger, origin: Origin, scratch: Path
 ) -> tuple[Named, dict[str, BinaryIO]] | None:
-    """Return the files of one moment, open; None if there was no such moment."""
+    """Return the open files of a consistent snapshot; None if the ledger changed meanwhile."""
     shares = ShareFiles(origin.data_dir)
     named = await read_named(ledger, origin.task.task_id, shares)
     if named.running is not None and named.running.state is RoundState.SEALED:
-        return None  # its bodies are needed once more, and a backup has none
+        return None  # its bodies are still needed, and a backup has none
     archive = stack.enter_context(tempfile.TemporaryFile(dir=scratch))  # noqa: SIM115
     await ledger.write_archive(archive, leave_out=[bodies])
     archive.flush()
@@ -113,7 +113,7 @@ async def _gather(
         if named == await read_named(ledger, origin.task.task_id, shares):
             raise OperationError(f"{error.filename} is missing; run secemb check for the fix") from None
         return None
-    # The ledger only goes forward: it was the same before and after, so all of this is of one moment.
+    # The ledger only moves forward: it was the same before and after, so the snapshot is consistent.
     return (named, files) if named == await read_named(ledger, origin.task.task_id, shares) else None
 
 
@@ -202,7 +202,7 @@ def _read_manifest(tar: tarfile.TarFile, origin: Origin) -> dict[str, Any]:
 
 
 def _check_files(tar: tarfile.TarFile, listed: dict[str, Any]) -> dict[str, BinaryIO]:
-    """Return the files of a backup by name, if each is what the manifest says and none has another place."""
+    """Return the files of a backup by name, if each matches the manifest and none has an unexpected path."""
     found = {member.name: member for member in tar.getmembers()[1:]}
     if found.keys() != listed.keys() or _LEDGER not in found:
         raise OperationError("the backup is incomplete; use another one")
@@ -225,7 +225,7 @@ def _open(tar: tarfile.TarFile, member: tarfile.TarInfo) -> BinaryIO:
 
 
 def _refuse_foreign_files(origin: Origin, listed: dict[str, Any]) -> None:
-    """Refuse a directory with models or shares that are not those of the backup; an interrupted restore goes on."""
+    """Refuse a directory with models or shares other than those of the backup; an interrupted restore continues."""
     folders = (Path("models") / origin.task.task_id.hex(), Path("shares"))
     for folder in folders:
         for path in (origin.data_dir / folder).glob("[!.]*"):
@@ -257,7 +257,7 @@ async def upgrade_ledger(settings: Settings) -> None:
 
 
 async def export_ledger(settings: Settings, path: Path) -> LedgerFile:
-    """Write the ledger to a new file, as of one moment; the server may run."""
+    """Write a consistent snapshot of the ledger to a new file; the server may be running."""
     async with await Ledger.open(settings.ledger_url(), migrate=False) as ledger:
         refuse_to_overwrite(path)
         with whole_file(path, mode=0o600) as file:
@@ -265,20 +265,20 @@ async def export_ledger(settings: Settings, path: Path) -> LedgerFile:
 
 
 async def import_ledger(settings: Settings, path: Path) -> LedgerFile:
-    """Fill an empty ledger with what was exported from another one."""
+    """Import an exported ledger into an empty one."""
     with path.open("rb") as file:
         async with await open_or_create(settings) as ledger:
             return _described(path, await ledger.read_archive(file))
 
 
 async def open_or_create(settings: Settings) -> Ledger:
-    """Open the ledger; make its tables if there are none."""
+    """Open the ledger; create its tables if there are none."""
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     return await Ledger.open(settings.ledger_url(), migrate=True)
 
 
 def refuse_to_overwrite(path: Path) -> None:
-    """Refuse a path at which there is something already."""
+    """Refuse a path that already exists."""
     if path.exists():
         raise OperationError(f"{path} already exists and will not be overwritten; choose another file")
 

@@ -1,4 +1,4 @@
-"""Certificates of the peer channel: self-signed, because each server accepts exactly one and has it in advance."""
+"""Certificates of the peer channel: self-signed, because each server accepts only one, received in advance."""
 
 import hashlib
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from secemb_tools.errors import OperationError
 
 DAYS = 730
-_BACKDATED = timedelta(hours=1)  # the other server's clock may be behind
-_LONGEST_NAME = 64  # of a common name; the names that are checked are in the extension
+_BACKDATED = timedelta(hours=1)  # in case the other server's clock is behind
+_LONGEST_NAME = 64  # maximum length of a common name; the names that are checked are in the extension
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -29,10 +29,10 @@ class Identity:
 def make_identity(host: str, *, days: float = DAYS) -> Identity:
     """Return a new P-256 key and a certificate for this host name or address.
 
-    P-256 and not Ed25519: every TLS proxy that an organisation may put in between supports it.
+    P-256 and not Ed25519, because any TLS proxy in between supports it.
     """
     key, now, number = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC), x509.random_serial_number()
-    # With the number no two have the same name: OpenSSL would look for both under it, and take the wrong one.
+    # The number makes the name unique: OpenSSL looks up certificates by name, and could take the wrong one.
     name = x509.Name(
         [
             x509.NameAttribute(NameOID.COMMON_NAME, host[:_LONGEST_NAME]),
@@ -80,7 +80,7 @@ def grouped(digest: bytes) -> str:
 
 
 def grouped_hash(data: bytes) -> str:
-    """Return the SHA-256 of public bytes, written to be compared."""
+    """Return the SHA-256 of public bytes, in groups for comparison."""
     return grouped(hashlib.sha256(data).digest())
 
 
@@ -95,7 +95,7 @@ def hosts(certificate: x509.Certificate) -> set[str]:
 
 
 def public_bytes(certificate: x509.Certificate) -> bytes:
-    """Return a certificate's public key, to be compared."""
+    """Return a certificate's public key, for comparison."""
     return certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 

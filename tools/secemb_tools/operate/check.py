@@ -66,9 +66,9 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 async def check_all(path: Path, *, offline: bool, ca: Path | None) -> AsyncIterator[Finding]:
-    """Yield a finding for each check; without readable settings there is nothing more to check.
+    """Yield a finding for each check; without readable settings nothing else can be checked.
 
-    With `ca`, certificates of the listeners must come from an authority in that file.
+    With `ca`, certificates of the listeners must be issued by an authority in that file.
     """
     try:
         settings = settings_at(path)
@@ -229,7 +229,7 @@ async def _check_contents(settings: Settings) -> AsyncIterator[Finding]:
     except SchemaMissingError:
         faults = []
     except SecEmbError:
-        return  # named above
+        return  # already reported above
     for fault in faults:
         yield fail(fault.check, fault.text, fault.fix)
     if not faults:

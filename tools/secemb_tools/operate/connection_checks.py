@@ -29,7 +29,7 @@ _LARGEST_SKEW = 10.0  # seconds; tickets and deadlines are in seconds since 1970
 
 
 def check_listeners(settings: Settings, ca: Path | None) -> Iterator[Finding]:
-    """Yield findings about certificates, addresses and ports; with `ca`, certificates must come from it."""
+    """Yield findings about certificates, addresses and ports; with `ca`, certificates must be issued by it."""
     for name, at in (("devices", settings.devices), ("operator", settings.operator)):
         if at.tls_cert is not None and at.tls_key is not None:
             yield _check_chain(f"{name} certificate", at.tls_cert, at.tls_key.path, ca)
@@ -74,7 +74,7 @@ def _check_chain(name: str, cert: Path, key: Path, ca: Path | None) -> Finding:
 
 
 def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
-    """Let a client check a server's certificate, in memory; the host name is not known here."""
+    """Let a client verify a server's certificate, in memory; the host name is not known here."""
     client.check_hostname = False
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = client.wrap_bio(down, up), server.wrap_bio(up, down, server_side=True)
@@ -85,7 +85,7 @@ def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
 
 
 def check_dates(name: str, path: Path, fix: str) -> Finding:
-    """Return whether a certificate is valid now and for a while; `fix` says how to get another."""
+    """Return whether a certificate is valid now and for a while; `fix` explains how to replace it."""
     try:
         certificate = read_certificate(path.read_bytes())
     except OperationError:
@@ -148,12 +148,12 @@ def _judge(settings: Settings, answer: httpx.Response) -> list[Finding]:
 
 
 async def _same_model(settings: Settings, standing: StandingMessage) -> Finding | None:
-    """Compare the published models; one of the servers may be about to publish what the other has."""
+    """Compare the published models; one of the servers may be about to publish the other's version."""
     try:
         async with await Ledger.open(settings.ledger_url(), migrate=False) as ledger:
             known = await ledger.versions(read_task(settings.task.file).task_id)
     except LedgerError:
-        return None  # never started, or named elsewhere
+        return None  # never started, or reported elsewhere
     here = {one.version: one.digest.hex() for one in known}
     newest = max(here, default=0)
     if not here or here.get(standing.version) == standing.digest:

@@ -1,4 +1,4 @@
-"""Steering a running server through its operator API: pause, drain, close or abort the open round."""
+"""Control of a running server through its operator API: pause, drain, close or abort the open round."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _OPEN = "open"
 
 
 class Instruction(TypedDict):
-    """What an operator of the server has told it to do."""
+    """An instruction to the server by its operator."""
 
     by: str
     reason: str
@@ -30,7 +30,7 @@ class PeerPause(TypedDict):
 
 
 class Control(TypedDict):
-    """How a task is steered at one server, and by the other as far as this one has heard."""
+    """The control state of a task at one server, and the last known state at the other."""
 
     paused: Instruction | None
     draining: Instruction | None
@@ -42,7 +42,7 @@ class Control(TypedDict):
 
 
 class RoundEnd(TypedDict):
-    """What became of a round."""
+    """The outcome of a round."""
 
     round: int
     state: str
@@ -51,13 +51,13 @@ class RoundEnd(TypedDict):
 
 
 def steer(client: OperatorClient, path: str, reason: str | None) -> Control:
-    """Tell a server something, and return what holds then."""
+    """Send an instruction to a server, and return the resulting state."""
     found: Control = client.post(path, **({"reason": reason} if reason else {}))
     return found
 
 
 def wait_until_safe(client: OperatorClient, control: Control, *, wait: float) -> Control:
-    """Return what holds once a drained server can be stopped, or after a while."""
+    """Return the state once a drained server can be stopped, or after a timeout."""
     end = time.monotonic() + wait
     while not control["safe_to_stop"] and time.monotonic() < end:
         time.sleep(_PAUSE)
@@ -66,7 +66,7 @@ def wait_until_safe(client: OperatorClient, control: Control, *, wait: float) ->
 
 
 def end_round(client: OperatorClient, how: str, reason: str, *, wait: float) -> RoundEnd:
-    """Close or abort the open round, and return what became of it, or where it is after a while."""
+    """Close or abort the open round, and return its outcome, or its state after a timeout."""
     current = client.get("overview")["round"]
     if current is None:
         raise OperationError("no round is open; there is nothing to close (`secemb status` shows the state)")
@@ -80,7 +80,7 @@ def end_round(client: OperatorClient, how: str, reason: str, *, wait: float) -> 
 
 
 def describe(control: Control, role: int) -> dict[str, str]:
-    """Return what holds, in words."""
+    """Return the control state, in words."""
     told = {"this server": _words(control), f"server {1 - role}": _peer_words(control["peer"])}
     if control["draining"] is not None:
         told["safe to stop"] = "yes" if control["safe_to_stop"] else f"not yet: {control['unfinished']}"

@@ -185,7 +185,7 @@ class ServerDirectory:
 
     @property
     def next_certificate(self) -> Path:
-        """Return the certificate that follows, while the other server learns of it."""
+        """Return the next certificate, during a rotation."""
         return self.folder / "tls" / "peer.next.crt"
 
     @property
@@ -195,12 +195,12 @@ class ServerDirectory:
 
     @property
     def next_token(self) -> Path:
-        """Return the bearer token that follows: secret, on server 0 only."""
+        """Return the next bearer token: secret, on server 0 only."""
         return self.folder / "secrets" / "peer.next.token"
 
     @property
     def token_hash(self) -> Path:
-        """Return the hash of that token, on server 1; of two, while server 0 changes its token."""
+        """Return the hash of that token, on server 1; of two, while server 0 is rotating its token."""
         return self.folder / "secrets" / "peer.hash"
 
     @property
@@ -246,7 +246,7 @@ def write_new(path: Path, content: bytes, *, mode: int) -> None:
     except FileExistsError:
         raise OperationError(f"{path} already exists and will not be overwritten; move it first") from None
     with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, mode)  # whatever the umask
+        os.fchmod(descriptor, mode)  # regardless of the umask
         file.write(content)
         file.flush()
         os.fsync(descriptor)
@@ -287,6 +287,6 @@ def private_pem(key: Ed25519PrivateKey) -> bytes:
 
 
 def new_operator(name: str, role: OperatorRole, now: float, expires_at: float | None = None) -> tuple[str, Operator]:
-    """Return a new operator token, and what is stored of it."""
+    """Return a new operator token, and its stored form."""
     token = new_token()
     return token, Operator(name=name, role=role, token_hash=hash_of(token), created_at=now, expires_at=expires_at)

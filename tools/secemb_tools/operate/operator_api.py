@@ -1,4 +1,4 @@
-"""A client of a server's operator API: its address and the operator token are all it needs."""
+"""A client of a server's operator API: it needs only the address and an operator token."""
 
 import os
 import time
@@ -22,7 +22,7 @@ class OperatorClient:
 
     url: str
     token: str = field(repr=False)
-    ca: Path | None = None  # the authorities to trust; None: those of the system
+    ca: Path | None = None  # the authorities to trust; None: the system's authorities
     _client: httpx.Client = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -49,7 +49,7 @@ class OperatorClient:
         return self._ask("POST", path, query)
 
     def readiness(self) -> dict[str, Any]:
-        """Return the server's readiness report, for which it asks no token."""
+        """Return the server's readiness report, which requires no token."""
         try:
             found: dict[str, Any] = self._client.get("/readyz").json()
         except (httpx.HTTPError, ValueError) as error:
@@ -73,13 +73,13 @@ class OperatorClient:
         return answer.json()
 
     def _hindrance(self) -> str:
-        """Return what the server says is in its way."""
+        """Return the server's reason for a failure."""
         hints = [one.get("hint") for one in self.readiness().get("checks", []) if not one.get("ok")]
         return "; ".join(filter(None, hints)) or "see its log"
 
     def _away(self, error: Exception) -> OperationError:
         if (problem := tls_problem(error, self.url)) is not None:
-            return OperationError(f"{self.url} {problem}")  # it will not answer a little later either
+            return OperationError(f"{self.url} {problem}")  # retrying would not help
         return UnreachableError(
             f"{self.url} did not respond: {line_problem(error)}; check that the server is running and that "
             "--server is right"

@@ -1,4 +1,4 @@
-"""Operator tokens: added, listed and revoked on the server's own machine, and what operators did with them."""
+"""Operator tokens: added, listed and revoked on the server's own machine, and the actions of operators."""
 
 import getpass
 import time
@@ -18,7 +18,7 @@ DAY = 86_400  # seconds
 
 
 class NewOperator(TypedDict):
-    """An operator token, on the one occasion that it is shown."""
+    """A new operator token, which is shown only once."""
 
     name: str
     role: str
@@ -27,7 +27,7 @@ class NewOperator(TypedDict):
 
 
 class OperatorRow(TypedDict):
-    """What is known about an operator token afterwards."""
+    """The stored facts about an operator token."""
 
     name: str
     role: str
@@ -72,7 +72,7 @@ async def revoke(settings: Settings, name: str) -> OperatorRow:
 
 
 async def list_actions(settings: Settings, limit: int) -> list[ActionRow]:
-    """Return what operators did, the newest first."""
+    """Return the actions of operators, newest first."""
     async with await open_ledger(settings) as ledger:
         found = await ledger.actions(limit=limit)
     return [

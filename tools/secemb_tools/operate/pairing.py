@@ -1,6 +1,6 @@
-"""Pair files: what the operators exchange before their servers can talk, one file each way, public keys only.
+"""Pair files: exchanged by operators before their servers can communicate, one each way, with public keys only.
 
-Both send the certificate of the peer channel, and the next one while they change it. Server 1 adds its address and its
+Both send the certificate of the peer channel, and the next one during a rotation. Server 1 adds its address and its
 relay identity; server 0 adds the hash of its bearer token, the public key of its tickets, and the task. Nothing in a
 pair file is secret, but it must arrive unaltered: the operators compare fingerprints over another channel, such as the
 telephone.
@@ -34,7 +34,7 @@ _URL_LINE = re.compile(r'^url = "https://[^"\n]*"', re.MULTILINE)  # not the dat
 
 
 class Fingerprints(TypedDict):
-    """What two operators compare; server 0 and server 1 have different keys."""
+    """The fingerprints that two operators compare; server 0 and server 1 have different keys."""
 
     role: int
     certificate: str
@@ -106,7 +106,7 @@ def import_pair(folder: Path, path: Path, *, replace: bool) -> PairFile:
         raise OperationError(f"{path} comes from a server {pair.role} like this one; import the other server's file")
     _check(pair)
     put = _replace if replace else _keep_or_write
-    # While the other server changes its keys, the present and the next ones are accepted.
+    # While the other server is rotating its keys, both the current and the next ones are accepted.
     put(home.peer_certificate(pair.role), (pair.certificate + (pair.next_certificate or "")).encode(), PUBLIC)
     if pair.role == 1:
         _write_url(home.settings, pair.peer_url or "")
@@ -132,7 +132,7 @@ def read_pair(path: Path) -> PairFile:
 
 
 def fingerprints(pair: PairFile) -> Fingerprints:
-    """Return what the operators compare."""
+    """Return the fingerprints for the operators."""
     facts: Fingerprints = {"role": pair.role, "certificate": fingerprint(pair.certificate.encode())}
     if pair.next_certificate is not None:
         facts["next_certificate"] = fingerprint(pair.next_certificate.encode())
@@ -170,7 +170,7 @@ def _check(pair: PairFile) -> None:
 
 
 def _settings(folder: Path) -> dict[str, Any]:
-    """Read the settings as plain TOML: before pairing they name files that are not there yet."""
+    """Read the settings as plain TOML: before pairing they name files that do not exist yet."""
     path = ServerDirectory(folder).settings
     if not path.is_file():
         raise OperationError(f"{path} not found; run secemb init, or name the directory that it created")

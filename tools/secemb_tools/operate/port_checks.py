@@ -16,7 +16,7 @@ _HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
 class Port(NamedTuple):
-    """Where one listener of a server is."""
+    """The address of one listener of a server."""
 
     name: str
     host: str
@@ -34,7 +34,7 @@ class Port(NamedTuple):
 
 
 def ports_of(settings: Settings) -> Iterator[Port]:
-    """Yield the ports that a server listens on, that for devices first."""
+    """Yield the ports that a server listens on, the one for devices first."""
     for name, at in (("devices", settings.devices), ("operator", settings.operator)):
         if name == "devices" or settings.operator.tokens_file is not None:
             yield Port(f"{name} port", at.host, at.port, "http" if at.tls_cert is None else "https")
@@ -71,16 +71,16 @@ def _check(port: Port, *, ours: bool) -> Finding:
 
 
 def _runs(settings: Settings, devices: Port) -> bool:
-    """Tell whether this server answers on its port for devices: one of its role, with its task."""
+    """Tell whether this server responds on its port for devices: one with its role and its task."""
     try:
         task = read_task(settings.task.file)
     except SecEmbError:
-        return False  # named elsewhere
+        return False  # reported elsewhere
     return _is_ours(settings, devices) and _ask(devices, f"/v1/tasks/{task.task_id.hex()}") is not None
 
 
 def _is_ours(settings: Settings, port: Port) -> bool:
-    """Tell whether a server of this role answers there; the peer port talks only to the other server."""
+    """Tell whether a server of this role responds there; the peer port accepts only the other server."""
     if port.name == "peer port":
         return True
     answer = _ask(port, "/openapi.json")
@@ -88,7 +88,7 @@ def _is_ours(settings: Settings, port: Port) -> bool:
 
 
 def _ask(port: Port, path: str) -> "dict[str, dict[str, str]] | None":
-    """Return the JSON object that something on this machine answers, or None; its certificate is checked elsewhere."""
+    """Return the JSON object in a response from this machine, or None; the certificate is checked elsewhere."""
     try:
         answer = httpx.get(port.url + path, timeout=_SECONDS, verify=False, trust_env=False)  # noqa: S501
         found = answer.raise_for_status().json()
@@ -98,7 +98,7 @@ def _ask(port: Port, path: str) -> "dict[str, dict[str, str]] | None":
 
 
 def _answers(port: Port) -> bool:
-    """Tell whether something listens there."""
+    """Tell whether a process listens there."""
     try:
         with socket.create_connection((_HERE.get(port.host, port.host), port.port), timeout=_SECONDS):
             return True

@@ -1,4 +1,4 @@
-"""Privacy settings from a TOML file, and what rounds with noise would cost."""
+"""Privacy settings from a TOML file, and the cost of rounds with noise."""
 
 import tomllib
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ def read_privacy(path: Path, *, rounds: int, ring: Ring) -> Privacy:
 
 
 def read_file(path: Path) -> PrivacyFile:
-    """Return what a file says, checked."""
+    """Parse and validate a file."""
     try:
         return PrivacyFile.model_validate(tomllib.loads(path.read_text()))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -96,7 +96,7 @@ def _line(file: PrivacyFile, line: Budget, ring: Ring, rounds: int) -> BudgetLin
 
 
 def _steps(clip: float, ring: Ring) -> int:
-    """Return a clip in whole steps of the ring, rounded down so that the promised clip is not exceeded."""
+    """Return a clip in whole steps of the ring, rounded down so that the given clip is not exceeded."""
     steps = int(clip * 2.0**ring.fraction_bits)
     if steps < 1:
         raise OperationError(f"a clip of {clip:g} is below the ring's smallest step; use more --fraction-bits")
@@ -121,7 +121,7 @@ class PrivacyInput:
 
 
 class Projection(TypedDict):
-    """What rounds cost."""
+    """The privacy cost of rounds."""
 
     multiplier: float
     delta: float
@@ -135,7 +135,7 @@ class Projection(TypedDict):
 
 
 class Spending(TypedDict):
-    """What a server has spent of its budget, for one kind of round."""
+    """The budget that a server has spent, for one kind of round."""
 
     kind: str
     shares: int

@@ -1,4 +1,4 @@
-"""A data directory put in order: the model from the other server, and an optimiser that starts over."""
+"""Recovery of a data directory: the model from the other server, and a reset of the optimiser."""
 
 import time
 from contextlib import AsyncExitStack
@@ -23,7 +23,7 @@ _SECONDS = httpx.Timeout(60.0, connect=10.0)
 
 
 class FetchedVersion(TypedDict):
-    """A version that the ledger needs; `fetched` unless its file was right already."""
+    """A version that the ledger needs; `fetched` unless its file was already correct."""
 
     version: int
     digest: str
@@ -31,14 +31,14 @@ class FetchedVersion(TypedDict):
 
 
 class ResetOptimiser(TypedDict):
-    """The version from which the optimiser starts over, and why."""
+    """The version from which the optimiser restarts, and why."""
 
     version: int
     reason: str
 
 
 async def data_faults(settings: Settings, task: TaskSpec, ledger: Ledger) -> list[Fault]:
-    """Return what in the data directory does not fit the ledger."""
+    """Return the mismatches between the data directory and the ledger."""
     return await find_faults(task, settings.role, ledger, model_store(settings, task), ShareFiles(settings.data_dir))
 
 
@@ -48,7 +48,7 @@ def model_store(settings: Settings, task: TaskSpec) -> ModelFiles:
 
 
 async def fetch_models(settings: Settings, source: str | None, ca: Path | None) -> list[FetchedVersion]:
-    """Take the versions that the ledger needs and this server does not have from the other one, and check digests."""
+    """Fetch the versions that the ledger needs and this server lacks from the other one, and verify digests."""
     task = read_task(settings.task.file)
     store = model_store(settings, task)
     wanted = await _needed(settings, task)
@@ -64,7 +64,7 @@ async def fetch_models(settings: Settings, source: str | None, ca: Path | None) 
 
 
 async def reset_optimiser(settings: Settings) -> ResetOptimiser:
-    """Let the optimiser start over at the newest version, if its state does not fit; the ledger records it."""
+    """Reset the optimiser at the newest version, if its state does not match; the ledger records this."""
     if settings.role != 0:
         raise OperationError("only only server 0 has the optimiser; use its settings file")
     task = read_task(settings.task.file)
@@ -82,7 +82,7 @@ async def reset_optimiser(settings: Settings) -> ResetOptimiser:
 
 
 async def _needed(settings: Settings, task: TaskSpec) -> list[ModelVersion]:
-    """Return the published version, and the newest one if that is another."""
+    """Return the published version, and the newest one if different."""
     async with await Ledger.open(settings.ledger_url(), migrate=False) as ledger:
         known = await ledger.versions(task.task_id)
         published = await ledger.published_version(task.task_id)
@@ -110,7 +110,7 @@ def _client(settings: Settings, source: str | None, ca: Path | None) -> httpx.As
 
 
 async def _fetch(client: httpx.AsyncClient, task: TaskSpec, wanted: ModelVersion) -> Model:
-    """Return a version as the other server publishes it to devices, if it is the one in this server's ledger."""
+    """Return a version from the other server's endpoint for devices, if it matches this server's ledger."""
     shape, prefix = Shape.of(task), f"/v1/tasks/{task.task_id.hex()}"
     rows = await _read(client, f"{prefix}/table/{wanted.version}?format=float32", 4 * shape.items * shape.width)
     dense = await _read(client, f"{prefix}/dense/{wanted.version}", 4 * shape.dense) if shape.dense else b""

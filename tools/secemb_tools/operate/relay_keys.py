@@ -25,7 +25,7 @@ _DAY = 86_400
 
 
 class RelayKeyRow(TypedDict):
-    """What may be shown of a key."""
+    """The public facts about a key."""
 
     key_id: str
     state: str
@@ -71,15 +71,15 @@ def _date(seconds: int) -> str:
 
 
 _NAME = "relay key"
-_PARTS = 6  # of a key's life, of which the last is late: a running server 1 creates the next key when two are left
+_PARTS = 6  # fractions of a key's life; the last is late: a running server 1 creates the next key when two are left
 
 
 async def check_relay(settings: Settings, *, offline: bool) -> AsyncIterator[Finding]:
-    """Yield nothing where devices call both servers, or where it would take a call to server 1 to find out."""
+    """Yield nothing if devices call both servers, or if a call to server 1 would be needed to find out."""
     try:
         task = read_task(settings.task.file)
     except SecEmbError:
-        return  # reported already
+        return  # already reported
     if task.relays and settings.role == 1:
         yield _check_own(settings, task)
     elif task.relays and not offline:

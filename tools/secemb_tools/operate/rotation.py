@@ -1,7 +1,7 @@
-"""New keys for the peer channel, without a pause: at every moment each server accepts what the other one shows.
+"""New keys for the peer channel, without downtime: at any time each server accepts what the other one presents.
 
-    rotate          the next certificate and, on server 0, the next bearer are made; nobody uses them
-    pair import     the other server accepts the present ones and the next ones
+    rotate          the next certificate and, on server 0, the next bearer token are created, but not used
+    pair import     the other server accepts the current and the next ones
     switch          the next ones are used
     pair import     the other server accepts no others
 
@@ -28,14 +28,14 @@ _SECONDS = 10.0
 
 
 class Rotation(TypedDict):
-    """The certificate that follows, or that is used now."""
+    """The next certificate, or the one in use now."""
 
     certificate: str  # its fingerprint
     state: str
 
 
 def rotate(folder: Path, host: str | None) -> Rotation:
-    """Make the next keys; an earlier rotation that was not finished is begun again."""
+    """Create the next keys; an unfinished earlier rotation is restarted."""
     home = ServerDirectory(folder)
     if not home.key.exists():
         raise OperationError(f"no server found in {folder}; run secemb init")
@@ -62,7 +62,7 @@ def switch(folder: Path, *, now: bool) -> Rotation:
                 f"{refusal}; first ask its operator to import this server's new pair file, or add --now if the "
                 "current keys must not be used again"
             )
-    # The key first: until its certificate follows, a running server keeps what it has.
+    # The key first: until its certificate follows, a running server keeps the old pair.
     home.next_key.replace(home.key)
     home.next_certificate.replace(home.certificate)
     if home.next_token.exists():

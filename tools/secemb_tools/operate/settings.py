@@ -1,4 +1,4 @@
-"""The settings of a server: where each value comes from, and the server that runs with them."""
+"""The settings of a server: the origin of each value, and the server that runs with them."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ Shown = str | float | bool | None
 
 
 class SettingRow(TypedDict):
-    """One setting; of a secret the file that contains it."""
+    """One setting; for a secret, the file that contains it."""
 
     setting: str
     value: Shown
@@ -61,7 +61,7 @@ def _origin(names: tuple[str, ...], written: dict[str, Any], variables: set[str]
 
 
 def _shown(value: object) -> Shown:
-    """Return a value that may be shown: of a secret the file that contains it."""
+    """Return a value that may be shown: for a secret, the file that contains it."""
     if isinstance(value, SecretFile):
         return f"{value.path} (secret, not shown)"
     return value if isinstance(value, bool | int | float | str | None) else str(value)
@@ -79,7 +79,7 @@ def serve(settings: Settings) -> None:
         from secemb_server0.app import run
     else:
         from secemb_server1.app import run
-    from secemb_party.http.event_loop import EventLoop  # no other command needs it
+    from secemb_party.http.event_loop import EventLoop  # imported here because no other command needs it
 
     with asyncio.Runner(loop_factory=EventLoop) as runner:
         try:

@@ -19,7 +19,7 @@ from secemb_tools.operate.operator_api import OperatorClient
 
 
 class OpenRound(TypedDict):
-    """The round that a server has open."""
+    """A server's open round."""
 
     number: int
     kind: str
@@ -35,7 +35,7 @@ class OpenRound(TypedDict):
 
 
 class Failing(TypedDict):
-    """A readiness check that fails."""
+    """A failing readiness check."""
 
     check: str
     ok: bool
@@ -63,16 +63,16 @@ class ServerStatus(TypedDict):
 
 
 class Status(TypedDict):
-    """The state of one server or two, and whether two agree."""
+    """The state of one or two servers, and whether two agree."""
 
     servers: list[ServerStatus]
-    away: list[str]  # of the servers that do not answer: which, and why
+    away: list[str]  # the servers that do not respond, and why
     same_task: bool | None
     digests_equal: bool | None
 
 
 def read_status(clients: list[OperatorClient]) -> Status:
-    """Return the state of each server that answers, and whether two of them agree."""
+    """Return the state of each responding server, and whether two of them agree."""
     servers, away = [], []
     for client in clients:
         try:
@@ -141,7 +141,7 @@ def is_healthy(status: Status) -> bool:
     """Tell whether every server is ready and two agree."""
     servers = status["servers"]
     ready = bool(servers) and not status["away"] and all(one["ready"] for one in servers)
-    # While a version is being published one server is ahead for a moment; the same version is the same everywhere.
+    # While a version is being published, one server is briefly ahead; a version has the same digest everywhere.
     same_version = len({one["model_version"] for one in servers}) == 1
     differ = status["digests_equal"] is False and same_version
     return ready and status["same_task"] is not False and not differ
@@ -160,10 +160,10 @@ def picture(status: Status) -> Group:
 
 
 def watch_status(read: Callable[[], Status], ticks: Iterable[int], *, as_json: bool) -> Status | None:
-    """Show the state of servers again and again; with JSON one object per line.
+    """Show the state of servers repeatedly; with JSON, one object per line.
 
-    A server that does not answer is reported, and asked again. Return the last state: without servers where that
-    failed, and None if Ctrl-C came before the first.
+    A server that does not respond is reported and retried. Return the last state: without servers if that failed,
+    and None if Ctrl-C came before the first.
     """
     last: Status | None = None
     console = Console(highlight=False)

@@ -1,4 +1,4 @@
-"""The files of a task: its two directories, one for each server, and what a task is made from."""
+"""The files of a task: its two directories, one for each server, and the files that a task is made from."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def write_task(task: TaskSpec, out: Path, catalogue: bytes | None = None) -> Non
 
 
 def read_items_file(path: Path, items: int | None) -> tuple[int, bytes]:
-    """Return how many items a file names, and the catalogue of them; `items` must be as many if it is given."""
+    """Return how many items a file lists, and their catalogue; `items`, if given, must equal that number."""
     found = catalogue_from(path)
     if items not in (None, len(found)) or not len(found):
         raise OperationError(f"{path} lists {len(found):,} items; give --items {len(found)}, or omit --items")

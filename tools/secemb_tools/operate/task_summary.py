@@ -53,7 +53,7 @@ class TaskSummary(TypedDict):
 
 
 def describe_task(task: TaskSpec) -> TaskSummary:
-    """Return what two operators should check before they agree on a task."""
+    """Return the facts that two operators should check before they agree on a task."""
     sizes, geometry, ring = Sizes.of(task), task.geometry, task.ring
     privacy = task.privacy
     tail = 0 if privacy is None else max(privacy.rows.tail, privacy.dense.tail)
@@ -115,7 +115,7 @@ def _describe_privacy(task: TaskSpec) -> str:
 
 
 def _describe_known(task: TaskSpec) -> str:
-    """Return what the same rounds give against someone who knows which devices took part."""
+    """Return the guarantee of the same rounds against someone who knows which devices took part."""
     if task.privacy is None or not task.privacy.sampling_rate:
         return "the same: no assumption about which devices take part"
     costs = [f"{line.kind}: ε {epsilon_known(line.terms, line.rounds()):.3g}" for line in lines_of(task).values()]
@@ -123,7 +123,7 @@ def _describe_known(task: TaskSpec) -> str:
 
 
 def warning_of(task: TaskSpec) -> str | None:
-    """Return what an operator should know about a sampling rate."""
+    """Return a warning for operators about a sampling rate."""
     if task.privacy is None or not task.privacy.sampling_rate:
         return None
     return (

@@ -1,4 +1,4 @@
-"""Tasks: made from an operator's options, and checked."""
+"""Builds tasks from an operator's options, and checks them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +27,13 @@ from secemb_tools.specification import (
     direct_geometry,
 )
 
-DEFAULT_ROUNDS = 100  # where nothing is known about the fleet
+DEFAULT_ROUNDS = 100  # if nothing is known about the fleet
 LAYOUTS = ("binned", "direct")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions:
-    """The options of `secemb task create`, in the units that people use."""
+    """The options of `secemb task create`, in user-facing units."""
 
     name: str
     items: int
@@ -67,7 +67,7 @@ class TaskOptions:
     spread: float | None = None  # of the ratings; None: a quarter of the scale, or 1
     lowest: float | None = None  # the ends of the scale
     highest: float | None = None
-    norm_bound: float | None = None  # length of a whole update; None: by rule, 0: devices prove nothing
+    norm_bound: float | None = None  # norm of a whole update; None: the default, 0: devices prove nothing
     relay_key: str = ""  # server 1's relay identity; without it devices call both servers
     privacy: Path | None = None  # a file as in docs/privacy.md; without it there is no noise
     catalogue: bytes | None = None  # the file with the ids and titles of the items
@@ -106,7 +106,7 @@ def make_task(options: TaskOptions) -> TaskSpec:
 
 
 def _training(options: TaskOptions) -> dict[str, Any]:
-    """Return how the task is trained: what the options leave open follows from the loss and the size of the fleet."""
+    """Return the training settings: those not given follow from the loss and the size of the fleet."""
     people, decays, rounds = options.people, (0.0, 0.0), DEFAULT_ROUNDS
     if people is not None:
         known = options.ratings is not None and options.loss == SQUARED
@@ -129,7 +129,7 @@ def _training(options: TaskOptions) -> dict[str, Any]:
 
 
 def _scale(options: TaskOptions) -> dict[str, str]:
-    """Return where ratings lie: what a survey has found, or a first guess from the scale."""
+    """Return the scale of ratings: as found by a survey, or a first guess from the range."""
     lowest, highest, centre, spread = options.lowest, options.highest, 0.0, 1.0
     if lowest is not None and highest is not None:
         centre, spread = (lowest + highest) / 2, (highest - lowest) / 4
@@ -146,7 +146,7 @@ def _given(number: float | None, default: float) -> float:
 
 
 def check_training(task: TaskSpec) -> None:
-    """Refuse what the servers could not train with; they would find out only when the first round ends."""
+    """Refuse settings that the servers could not train with, which would show only at the end of the first round."""
     make_optimiser(task)
     check_scale(decimal(task.initial_scale))
 
@@ -161,7 +161,7 @@ def check_budgets(task: TaskSpec) -> None:
 
 
 def _geometry(options: TaskOptions) -> Geometry | None:
-    """Return the layout that was asked for; None for the binned one, which is planned."""
+    """Return the requested layout; None for the binned one, which is planned."""
     if options.layout == "direct":
         return direct_geometry(options.items, options.capacity)
     if options.layout != "binned":

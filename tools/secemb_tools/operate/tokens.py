@@ -1,7 +1,7 @@
 """Enrolment tokens in server 0's ledger, which stores their hashes; a token itself is printed once and not stored.
 
-Many tokens are added in batches, each a transaction of its own, so that a running server keeps answering devices. What
-was added before a failure stays, and a second run continues.
+Many tokens are added in batches, each in its own transaction, so that a running server keeps serving devices. Batches
+added before a failure remain, and a second run continues.
 """
 
 import csv
@@ -23,32 +23,32 @@ BATCH = 2000
 _HASH = re.compile(r"[0-9a-f]{64}")
 _COLUMNS = ("name", "sha256")
 _LONGEST_NAME = 100
-Told = Callable[[int], None]  # how many more are done
+Told = Callable[[int], None]  # called with the number of tokens added
 
 
 class NewToken(TypedDict):
-    """A token, on the one occasion that it is shown."""
+    """A new token, which is shown only once."""
 
     name: str
     token: str
 
 
 class ImportedTokens(TypedDict):
-    """What became of the hashes in a file."""
+    """The result of importing the hashes in a file."""
 
     added: int
-    unchanged: int  # they were there already
+    unchanged: int  # they already existed
 
 
 class TokenRow(TypedDict):
-    """What is known about a token afterwards."""
+    """The stored facts about a token."""
 
     name: str
     hash: str  # its first digits
     state: str  # active, expired, revoked or suspended
     joined: int  # sessions of the device, with any of its tokens
-    completed: int  # of them, part of a sum
-    refused: int  # messages that did not fit their round
+    completed: int  # sessions that were part of a sum
+    refused: int  # messages that did not match their round
     rejected: int  # sessions that failed a check between the servers
     problem: str | None  # the last refusal or rejection
     created: str | None
@@ -57,7 +57,7 @@ class TokenRow(TypedDict):
 
 
 def _nothing(_count: int) -> None:
-    """Tell nobody."""
+    """Ignore progress."""
 
 
 async def create(
@@ -84,7 +84,7 @@ async def create_all(settings: Settings, names: Sequence[str], *, days: int | No
 
 
 async def import_hashes(settings: Settings, wanted: Sequence[WantedToken], *, tell: Told = _nothing) -> ImportedTokens:
-    """Add tokens that were drawn elsewhere, by their hashes; the same again changes nothing."""
+    """Add tokens that were generated elsewhere, by their hashes; adding the same again has no effect."""
     counts: ImportedTokens = {"added": 0, "unchanged": 0}
     async with _enrolment(settings) as enrolment:
         for batch in _batches(wanted):
@@ -95,7 +95,7 @@ async def import_hashes(settings: Settings, wanted: Sequence[WantedToken], *, te
 
 
 async def replace(settings: Settings, name: str, *, days: int | None, overlap: float) -> NewToken:
-    """Give a device its next token."""
+    """Create a device's next token."""
     async with _enrolment(settings) as enrolment:
         made = await enrolment.replace(WantedToken(name, expires_at=_expiry(days)), local_order(), overlap=overlap)
     return {"name": name, "token": made.token or ""}
@@ -104,7 +104,7 @@ async def replace(settings: Settings, name: str, *, days: int | None, overlap: f
 async def list_some(settings: Settings, *, after: str, limit: int) -> list[TokenRow]:
     """Return the name, hash, state, counts and dates of tokens, in the order of names."""
     async with _ledger(settings) as ledger:
-        # Behind every token of that name, whatever its generation.
+        # After every token of that name, whatever its generation.
         return [_row(token) for token in await ledger.tokens(after=(after, 2**53), limit=limit)]
 
 
@@ -138,7 +138,7 @@ def read_names(lines: Iterable[str]) -> list[str]:
 
 
 def read_hashes(lines: Iterable[str], *, days: int | None) -> list[WantedToken]:
-    """Return the tokens in a CSV file with the columns name and sha256; refuse it whole if a line is not right."""
+    """Return the tokens in a CSV file with the columns name and sha256; refuse the whole file if a line is invalid."""
     reader, expires = csv.DictReader(lines, strict=True), _expiry(days)
     if not set(_COLUMNS) <= set(reader.fieldnames or ()):
         raise OperationError(f"the first line must name the columns {' and '.join(_COLUMNS)}")

@@ -15,7 +15,7 @@ const CLOCK_ERROR = 1000; // milliseconds
 export class FileStorage implements Storage {
   #release: (() => void) | undefined;
 
-  /** `folder` is a directory for this device and task alone; it is created if it does not exist. */
+  /** `folder` is a directory used only by this device and task; it is created if missing. */
   constructor(readonly folder: string) {}
 
   async open(): Promise<void> {
@@ -72,7 +72,7 @@ export class FileStorage implements Storage {
     await this.#syncFolder();
   }
 
-  /** Return the file's number and the time of its last change, which no program can set back. */
+  /** Return the inode number and the change time, which no program can reset. */
   async place(renew: boolean): Promise<string> {
     const path = join(this.folder, PLACE);
     if (renew) await utimes(path, new Date(), new Date());

@@ -1,12 +1,12 @@
-// The page of `secemb dev --web`: an app with a device in it. Everything but `enrol` and `watch` is what any app does.
+// The page of `secemb dev --web`: an app with a device. Everything except `enrol` and `watch` is the same in any app.
 
 import { Device, IndexedDbStorage } from "@secemb/device";
 
 const SHOWN = 8; // films at a time
-const SAVED = "secemb-dev-device"; // what the backend gave this browser
+const SAVED = "secemb-dev-device"; // the backend's reply to this browser
 const BEGINNING = 24; // bytes of a message's body that are shown
-const ENVELOPE = 24; // bytes that say which round and session a message belongs to
-const BOX = 128; // bytes at the end of what is for server 1 alone
+const ENVELOPE = 24; // bytes that identify the round and session of a message
+const BOX = 128; // final bytes that are for server 1 only
 const NAMES = { 1: "keys", 3: "update", 4: "sums", 5: "keys, and a box for server 1", 7: "update, and a box for server 1" };
 
 const at = (id) => document.getElementById(id);
@@ -23,7 +23,7 @@ function complain(error) {
   at("problem").textContent = String(error?.message ?? error);
 }
 
-/** Ask this page's own backend to enrol the device; an app asks its backend when somebody has logged in. */
+/** Ask this page's own backend to enrol the device; an app asks its backend after a login. */
 async function enrol() {
   const saved = localStorage.getItem(SAVED);
   if (saved !== null) return JSON.parse(saved);
@@ -39,7 +39,7 @@ function showBytes(server, words, data) {
   add(add(at(`sent${server}`), "li", `${words} `), "code", `${bytes.join("")}…`);
 }
 
-/** Return a fetch that shows on the page what it sends to each server. */
+/** Return a fetch that displays on the page the data sent to each server. */
 function watch(servers) {
   return (address, init) => {
     const server = servers.findIndex((one) => address.startsWith(one));
@@ -168,7 +168,7 @@ at("recommend").onclick = guarded(recommend);
 at("forget").onclick = guarded(forget);
 at("export").onclick = guarded(showExport);
 start().catch((error) => {
-  // This pair is another one than the browser remembers: its files were removed when the last one ended.
+  // This is a different pair than the browser remembers: the files of the last one were removed when it stopped.
   if (["EnrolmentError", "PinError"].includes(error?.name)) localStorage.removeItem(SAVED);
   complain(error);
 });
