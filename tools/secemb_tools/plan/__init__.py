@@ -1,4 +1,4 @@
-"""What a task will cost, before it is created: bytes, memory, disk and time, and what is impossible."""
+"""The estimated cost of a task before it is created: bytes, memory, disk and time, and exceeded limits."""
 
 from secemb_tools.plan.plan import Cost, PlanInput, cost, describe
 

@@ -1,9 +1,9 @@
-"""What a task costs the two servers: time, memory, disk and traffic.
+"""The cost of a task for the two servers: time, memory, disk and traffic.
 
 Times are measured: the servers' own functions run here on a small catalogue, and their times are scaled. The rest
-follows from the task alone, and `make memory` compares it with real servers. A server of a large catalogue holds
-several arrays of the size of its table at once. Which ones is read from the code: the formulas name them, and must
-follow when the code changes.
+follows from the task only, and `make memory` compares it with real servers. A server of a large catalogue holds
+several arrays of the size of its table at once. They are derived from the code: the formulas name them, and must be
+updated when the code changes.
 """
 
 import hashlib
@@ -24,16 +24,16 @@ from secemb_server0.reconstruct import add_shares, take_step
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
 from secemb_tools.specification import build_task
 
-_SAMPLE_ITEMS = 60_000  # of the catalogue that is measured: larger than the processor's caches, and quick
+_SAMPLE_ITEMS = 60_000  # of the measured catalogue: larger than the processor's caches, but fast
 _STEPS = 3  # of the optimiser in the measurement
 _SAMPLE = 8  # sessions that are added together in the measurement
 Work = Callable[[], object]
 
 TURN_SECONDS = 0.002
 PREPARED = 2  # rounds whose tagged tables are kept: the open one and the one before
-_PROCESS = 215_000_000  # Python, libraries, and what the allocator keeps of freed blocks
-_RETURNED = 32 << 20  # bytes: smaller blocks are not given back to the system (secemb_party.http.listeners)
-_UNRETURNED = 3  # arrays of the size of the table, freed and kept, where they are smaller
+_PROCESS = 215_000_000  # Python, libraries, and freed blocks kept by the allocator
+_RETURNED = 32 << 20  # bytes: smaller blocks are not returned to the system (secemb_party.http.listeners)
+_UNRETURNED = 3  # arrays of the size of the table that are freed but kept, if they are smaller
 _FLOAT, _DOUBLE = 4, 8
 _MOMENTS = {"adam": 2, "momentum": 1, "sgd": 0}
 _KEPT_ROUNDS = 3  # of bodies and shares: the default of keep_bodies_rounds
@@ -46,7 +46,7 @@ def numbers_of(task: TaskSpec) -> int:
 
 
 def memory_of_server0(task: TaskSpec) -> int:
-    """Return the peak: while two shares are added, while the optimiser steps, or while its state is stored."""
+    """Return the peak: while two shares are added, during the optimiser's step, or while its state is stored."""
     numbers, element, moments = numbers_of(task), task.ring.element_bytes, _MOMENTS[task.optimiser]
     adding = 5 * element  # two shares as bytes, both decoded, and their sum
     stepping = element + _DOUBLE + (moments + 2) * _FLOAT  # the sum, the mean gradient, moments, old and new model
@@ -71,7 +71,7 @@ def _common(task: TaskSpec) -> int:
 
 
 def stored_per_round(task: TaskSpec) -> int:
-    """Return the bytes of bodies that a full round brings to a server."""
+    """Return the bytes of bodies that a server receives in a full round."""
     sizes = Sizes.of(task)
     return task.cohort * (sizes.keys + max(sizes.update))
 
@@ -82,19 +82,19 @@ def stored_per_version(task: TaskSpec) -> int:
 
 
 def disk_of_server0(task: TaskSpec) -> int:
-    """Return what must fit: the fewest versions that are kept and one being written, shares, and bodies."""
+    """Return the disk space required: the minimum of kept versions and one being written, shares, and bodies."""
     models = (FEWEST + 1) * stored_per_version(task)
     shares = (_KEPT_ROUNDS + 1) * task.ring.element_bytes * numbers_of(task)
     return models + shares + (_KEPT_ROUNDS + 1) * stored_per_round(task)
 
 
 def peer_bytes(task: TaskSpec) -> int:
-    """Return what the servers exchange in a round: a share, a model and the lists of sessions."""
+    """Return the bytes that the servers exchange in a round: a share, a model and the lists of sessions."""
     return (task.ring.element_bytes + _FLOAT) * numbers_of(task) + _SESSION_IN_LISTS * task.cohort
 
 
 def relayed_bytes(task: TaskSpec) -> int:
-    """Return what comes on top where devices send everything through server 0: what it passes on, and answers."""
+    """Return the additional bytes if devices send everything through server 0: forwarded messages, and answers."""
     sizes = Sizes.of(task)
     return task.cohort * (sizes.relayed_upload + sizes.relayed_download)
 
@@ -125,7 +125,7 @@ def measure(task: TaskSpec, seconds: float) -> Stages:
         model = first_model(sample)
         round_ = RoundSpec(task=sample, number=1, model_version=0, model_digest=model.digest)
         start = perf_counter()
-        evaluation = Evaluation.prepare(round_, 0, model.rows)  # once: a server has no memory from before for it either
+        evaluation = Evaluation.prepare(round_, 0, model.rows)  # once: a server has no old memory for it either
         prepare = perf_counter() - start
         answer, add = _kernel(round_, evaluation, seconds)
         share, step, publish = _after_the_seal(Path(folder), round_, model)
@@ -157,7 +157,7 @@ def _sample(task: TaskSpec) -> TaskSpec:
 
 
 def _kernel(round_: RoundSpec, evaluation: Evaluation, seconds: float) -> tuple[float, float]:
-    """Return the seconds that one session costs: to answer its keys, and to add its update."""
+    """Return the seconds per session: to answer its keys, and to add its update."""
     task, share = round_.task, Share.empty(round_)
     items = np.arange(task.capacity, dtype=np.int64)
     sessions = [DeviceSession(round_, items) for _ in range(min(_SAMPLE, BATCH, task.cohort))]
@@ -193,7 +193,7 @@ def _after_the_seal(folder: Path, round_: RoundSpec, model: Model) -> tuple[floa
 
 
 def fastest(candidates: Mapping[str, Work], seconds: float, turns: int = 2) -> dict[str, float]:
-    """Return each candidate's fastest call over at least `turns` turns and about `seconds` in all."""
+    """Return each candidate's fastest call over at least `turns` turns and about `seconds` in total."""
     best = dict.fromkeys(candidates, float("inf"))
     end, done = perf_counter() + seconds, 0
     while done < turns or perf_counter() < end:

@@ -1,4 +1,4 @@
-"""What a task costs a device and each server, and which limits it exceeds."""
+"""The cost of a task for a device and each server, and the limits that it exceeds."""
 
 import os
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ from secemb_tools.plan import costs
 from secemb_tools.plan.costs import Stages, measure
 from secemb_tools.specification import build_task, default_norm_bound
 
-_LARGEST_BODY = 2**31 - 1  # OpenSSL takes no more in one write, and a share or a model is one body
-_TLS = 5e-9  # seconds for a byte between the servers, to encrypt, decrypt and copy it
-_REQUESTS = 0.0025  # seconds of a core for the requests of a session beyond the kernel: `make loadtest`
+_LARGEST_BODY = 2**31 - 1  # OpenSSL's maximum for one write, and a share or a model is one body
+_TLS = 5e-9  # seconds per byte between the servers, to encrypt, decrypt and copy it
+_REQUESTS = 0.0025  # CPU seconds for the requests of a session, without the kernel: `make loadtest`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +39,12 @@ class PlanInput:
     fraction_bits: int = 16
     clip: float = 2.0
     upload_seconds: int = 600
-    memory: float | None = None  # GB of each server; None: as much as this machine has
+    memory: float | None = None  # GB of each server; None: the memory of this machine
     link: float = 1000.0  # Mbit/s between the servers
 
     @classmethod
     def of(cls, catalogue: str | None, *, items: int | None, capacity: int | None, **more: Any) -> "PlanInput":
-        """Return the input for one of the paper's catalogues, or for numbers."""
+        """Return the input for one of the paper's catalogues, or for given numbers."""
         if catalogue is not None:
             (known,) = choose([catalogue])
             items, capacity = items or known.items, capacity or known.capacity
@@ -56,7 +56,7 @@ class PlanInput:
 
     @property
     def bound(self) -> int:
-        """Return the largest number of an update, in steps of the ring."""
+        """Return the bound on one number of an update, in steps of the ring."""
         return int(self.clip * 2**self.fraction_bits)
 
     @property
@@ -68,7 +68,7 @@ class PlanInput:
 
 
 class Cost(TypedDict):
-    """What a task costs; times are of one core of this machine unless they say otherwise."""
+    """The cost of a task; times are for one core of this machine unless stated otherwise."""
 
     items: int
     capacity: int
@@ -108,7 +108,7 @@ class Cost(TypedDict):
 
 
 def cost(given: PlanInput, *, seconds: float) -> Cost:
-    """Return the figures; those with `seconds` in their names hold for this machine."""
+    """Return the figures; those with `seconds` in their names apply to this machine."""
     planned = plan(
         items=given.items,
         capacity=given.capacity,
@@ -164,7 +164,7 @@ def cost(given: PlanInput, *, seconds: float) -> Cost:
 
 
 def _task(given: PlanInput, geometry: Geometry) -> TaskSpec:
-    # A bound that fits, so that the rest can be planned: whether the wanted one fits is said under `cannot`.
+    # A bound that fits, so that the rest can be planned: `cannot` reports whether the requested one fits.
     return build_task(
         name="plan",
         items=given.items,
@@ -181,7 +181,7 @@ def _task(given: PlanInput, geometry: Geometry) -> TaskSpec:
 
 
 def _exceeded(given: PlanInput, task: TaskSpec, stages: Stages) -> Iterator[str]:
-    """Yield each limit that makes this impossible, with what would help."""
+    """Yield each limit that makes this impossible, with a remedy."""
     needed, there = costs.memory_of_server0(task), given.memory_bytes
     if needed > there:
         yield f"memory: server 0 needs {_bytes(needed)} but has {_bytes(there)}; see --memory"

@@ -1,7 +1,7 @@
-"""How well held-out interactions are predicted and ranked, over a whole test set, as docs/evaluation.md defines it.
+"""Accuracy of predictions and rankings of held-out interactions in a whole test set, as defined in docs/evaluation.md.
 
-A ranking is of the whole catalogue without what its person trains on, or of held-out items among sampled strangers.
-Intervals hold for other people of the same kind in 95 of 100 cases.
+A ranking is of the whole catalogue without the person's training items, or of held-out items among sampled strangers.
+Intervals are 95 % confidence intervals over people.
 """
 
 from collections.abc import Callable
@@ -21,13 +21,13 @@ from secemb_tools.datasets import RatingSet, Split
 Numbers = npt.NDArray[np.floating]
 ScoresOf = Callable[[Indices], Numbers]  # people → (people, items), a score for each item
 
-_BLOCK = 64  # items of a ranking that are looked at together
+_BLOCK = 64  # items of a ranking that are processed together
 _TOGETHER = 256  # people whose scores are computed at once
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure with its interval; a single person has none."""
+    """A figure with its interval, which a single person does not have."""
 
     value: float
     low: float | None
@@ -35,7 +35,7 @@ class Estimate:
 
     @classmethod
     def ratio(cls, above: Numbers, below: Numbers) -> "Estimate":
-        """Return Σ above / Σ below, one pair of numbers for each person."""
+        """Return Σ above / Σ below, for one pair of numbers per person."""
         found = Moments.over(list(zip(above.tolist(), below.tolist(), strict=True)))
         return cls(found.above / found.below, *(found.interval() or (None, None)))
 
@@ -66,7 +66,7 @@ class RankingFigures:
     interactions: int
     people: int
     k: int
-    strangers: int | None  # how many they are ranked among; None: the whole catalogue
+    strangers: int | None  # number of items ranked among; None: the whole catalogue
     hit_rate: Estimate
     recall: Estimate
     ndcg: Estimate
@@ -79,7 +79,7 @@ class RankingFigures:
 
 
 def measure_ratings(predictions: Numbers, data: Split) -> RatingFigures:
-    """Return the errors of predictions, one for each rating in the test, cut to the range of the training ratings."""
+    """Return the errors of predictions, one per test rating, clipped to the range of the training ratings."""
     lowest, highest = float(data.train.values.min()), float(data.train.values.max())
     errors = np.clip(predictions.astype(np.float64), lowest, highest) - data.test.values
     people, place = np.unique(data.test.people, return_inverse=True)
@@ -97,7 +97,7 @@ def measure_ratings(predictions: Numbers, data: Split) -> RatingFigures:
 def measure_ranking(
     scores_of: ScoresOf, data: Split, *, k: int = FIRST_PLACES, strangers: int | None = None, seed: int = 0
 ) -> RankingFigures:
-    """Return how well everybody's held-out items rank in the whole catalogue, or among this many strangers."""
+    """Return the ranking figures of everybody's held-out items, in the whole catalogue or among this many strangers."""
     trained, held = _items_of(data.train), _items_of(data.test)
     people = np.flatnonzero([own.size > 0 for own in held])
     rankings: list[Ranking] = []
@@ -127,16 +127,16 @@ def measure_ranking(
 
 
 def _items_of(ratings: RatingSet) -> list[Indices]:
-    """Return everybody's items, whatever the order of the set."""
+    """Return everybody's items, regardless of the order of the set."""
     order = np.argsort(ratings.people, kind="stable")
     ends = np.searchsorted(ratings.people[order], np.arange(ratings.person_count + 1))
     return [ratings.items[order[begin:end]] for begin, end in pairwise(ends)]
 
 
 def _first(scores: Numbers, k: int) -> Indices:
-    """Return the k items with the largest scores, without those that are left out."""
+    """Return the k items with the largest scores, without the excluded ones."""
     largest = np.sort(np.maximum.reduceat(scores, np.arange(0, scores.size, _BLOCK)))[-k:]
-    # Each of k blocks has a score as large as this: no smaller one is among the first k. That leaves few to look at.
+    # Each of k blocks has a score this large, so no smaller one is among the first k. That leaves few candidates.
     bound = largest[0] if largest.size == k else -np.inf
     likely = np.flatnonzero((scores >= bound) & (scores > -np.inf))
     return likely[np.argsort(scores[likely], kind="stable")[-k:]]

@@ -1,11 +1,11 @@
-"""Baselines: what simpler models make of a split. A model that does not beat them has learned nothing by its vectors.
+"""Baselines: simpler models on a split. A model that does not beat them has learned nothing with its vectors.
 
 mean         the mean of the training ratings
 biases       mean + bias of the person + bias of the item, fitted by ridge regression
-popularity   everybody gets the items with the most training interactions first
+popularity   everybody is recommended the items with the most training interactions
 
-The final model of a run is measured beside them, on everything that everybody holds out. Models of texts are measured
-on texts that no device has, beside those of `perplexity`.
+The final model of a run is compared with them, on everybody's held-out data. Models of texts are measured on texts
+that no device has, and compared with those of `perplexity`.
 """
 
 from dataclasses import dataclass
@@ -35,11 +35,11 @@ from secemb_tools.simulation.perplexity import measure_texts
 from secemb_tools.simulation.world import World
 
 SWEEPS = 30
-AMONG_STRANGERS = f", {MOST_STRANGERS} strangers"  # after a name: among so many, and not in the whole catalogue
+AMONG_STRANGERS = f", {MOST_STRANGERS} strangers"  # suffix of a name: among this many, and not in the whole catalogue
 
 Doubles = npt.NDArray[np.float64]
-_MOST = 5000  # people who are ranked for: of more, so many are drawn
-_DRAWN = 25  # what a seed is used for
+_MOST = 5000  # maximum number of people to rank for: of more, a sample is drawn
+_DRAWN = 25  # purpose of a derived seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Baselines:
 
 
 def measure_baselines(data: Split, *, k: int = FIRST_PLACES, strangers: int | None = None, seed: int = 0) -> Baselines:
-    """Return how well the baselines do; strangers are those of `measure_ranking` with the same seed."""
+    """Return the figures of the baselines; strangers are those of `measure_ranking` with the same seed."""
     rated = not data.train.implicit
     popular = popularity(data.train)
     return Baselines(
@@ -108,9 +108,9 @@ def _biases(groups: Indices, values: Doubles, count: int) -> Doubles:
 
 
 def measure_final(engine: Engine) -> dict[str, Any] | None:
-    """Return the model's figures and those of the baselines, or None if nobody holds anything out.
+    """Return the model's figures and those of the baselines, or None if nobody has held-out data.
 
-    Each device fits its private part to what it trains on. This looks at everything, as no server could.
+    Each device fits its private part to its training data. This function uses all data, which no server could.
     """
     if engine.world.ratings.unseen:
         world, model = engine.world, engine.world.models(0)
@@ -130,7 +130,7 @@ def measure_final(engine: Engine) -> dict[str, Any] | None:
         "popularity": lambda people: np.broadcast_to(popular, (people.size, popular.size)),
     }
     found = {name: measure_ranking(scores_of, data).as_json() for name, scores_of in scored.items()}
-    if engine.world.task.loss == NEXT:  # as models of sequences are usually measured, which flatters all of them
+    if engine.world.task.loss == NEXT:  # the usual measure for sequence models, which flatters all of them
         found |= {
             f"{name}{AMONG_STRANGERS}": measure_ranking(scores_of, data, strangers=MOST_STRANGERS).as_json()
             for name, scores_of in scored.items()
@@ -139,7 +139,7 @@ def measure_final(engine: Engine) -> dict[str, Any] | None:
 
 
 def split_of(world: World) -> Split:
-    """Return what everybody trains on, and what everybody holds out."""
+    """Return everybody's training data and held-out data."""
     if world.task.loss == NEXT:
         return split_leave_last_out(world.ratings)
     ratings, held = world.ratings, np.zeros(world.ratings.values.size, dtype=np.bool_)
@@ -157,7 +157,7 @@ def score(engine: Engine, people: Indices) -> Floats:
 
 
 def _some(test: RatingSet, seed: int) -> RatingSet:
-    """Return what some of the people hold out, if there are many."""
+    """Return the held-out data of a sample of the people, if there are many."""
     people = np.unique(test.people)
     if people.size <= _MOST:
         return test

@@ -1,4 +1,4 @@
-"""Kept runs beside each other: the list of them, and how two of them differ."""
+"""Comparison of saved runs: their list, and the differences between two of them."""
 
 from itertools import zip_longest
 from pathlib import Path
@@ -16,7 +16,7 @@ COLUMNS = (
 
 
 def list_runs(folder: Path) -> tuple[list[dict[str, object]], list[str]]:
-    """Return the runs that are kept, by name; and of each that cannot be read, which it is and what to do about it."""
+    """Return the saved runs, by name; and for each that cannot be read, its name and what to do about it."""
     rows, damaged = [], []
     for path in sorted(folder.glob(f"*/{FILE}")):
         try:
@@ -27,7 +27,7 @@ def list_runs(folder: Path) -> tuple[list[dict[str, object]], list[str]]:
 
 
 def compare_runs(first: Run, second: Run) -> dict[str, Any]:
-    """Return where two runs differ: in what was asked for, and round by round."""
+    """Return the differences between two runs: in their settings, and round by round."""
     mine, other = first.scenario.as_json(), second.scenario.as_json()
     return {
         "first": first.name,
@@ -39,7 +39,7 @@ def compare_runs(first: Run, second: Run) -> dict[str, Any]:
 
 
 def compare_with_plain(run: Run) -> dict[str, Any]:
-    """Return the same of a run and the plain run beside it."""
+    """Return the differences between a run and its plain run."""
     return {
         "first": run.name,
         "second": PLAIN,
@@ -64,7 +64,7 @@ def _compare_rows(first: list[Row], second: list[Row]) -> list[dict[str, Any]]:
 
 
 def _row(run: Run) -> dict[str, object]:
-    """Return a run's line in the list: the figures over everything held out, beside those of the baselines."""
+    """Return a run's line in the list: the figures over all held-out data, and those of the baselines."""
 
     def value(name: str, figure: str) -> float | None:
         found: float | None = (run.final or {}).get(name, {}).get(figure, {}).get("value")

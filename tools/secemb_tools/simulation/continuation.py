@@ -1,4 +1,4 @@
-"""A kept run, taken further: more rounds, or the plain run that it is compared with afterwards."""
+"""Continuation of a saved run: more rounds, or a plain run to compare it with."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from secemb_tools.simulation.state import carry_over
 
 
 def rounds_asked(text: str, run: Run) -> int:
-    """Return how many rounds of a run shall train: `+60` for more than have trained, `90` for the number in all."""
+    """Return how many rounds of a run should train: `+60` for additional rounds, `90` for the total."""
     digits = text.removeprefix("+")
     if not (digits.isascii() and digits.isdecimal()):
         raise RunError("--rounds must be +N for N more rounds, or the total number of rounds, such as +60 or 90")
@@ -33,11 +33,11 @@ def continue_run(
     watch: Watcher | None = None,
     processes: int | None = 1,
 ) -> Run:
-    """Return the run with this many training rounds in all.
+    """Return the run with this many training rounds in total.
 
-    A task says how many rounds it has, so more of them make another task: it takes over the model, the optimiser's
-    state and everyone's private part, and its rates follow its own schedule. A run that was cut short and is given no
-    more rounds goes on with the task that it has.
+    A task fixes its number of rounds, so more of them require a new task: it takes over the model, the optimiser's
+    state and everyone's private part, and its rates follow its own schedule. An interrupted run without additional
+    rounds continues with the same task.
     """
     if run.scenario.noise is not None:
         raise RunError("the noise of a private run depends on its number of rounds; start a new run with more rounds")
@@ -58,7 +58,7 @@ def continue_run(
 
 
 def add_plain(run: Run, *, runs: Path | None = None, watch: Watcher | None = None, processes: int | None = 1) -> Run:
-    """Return the run with the plain run beside it: the same rounds without any protection, from the same seeds."""
+    """Return the run with a plain run added: the same rounds without any protection, from the same seeds."""
     if run.way == PLAIN:
         raise RunError(f"{run.name} is a plain run; compare a private one")
     first = run.standing()[0]

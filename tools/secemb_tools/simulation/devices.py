@@ -1,4 +1,4 @@
-"""Devices without a disk: the SDK's own code around ratings and a private part that are handed to it."""
+"""Devices without a disk: the SDK's own code with ratings and a private part in memory."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ from secemb_tools.simulation.world import World
 
 
 class Memory(Vault):
-    """What a device keeps, for the length of a run: ratings or events, a private part and the key of its hold-out."""
+    """A device's data during a run: ratings or events, a private part and the hold-out key."""
 
     def __init__(self, world: World, person: int) -> None:
         events = world.task.loss == NEXT
@@ -37,7 +37,7 @@ class Memory(Vault):
         return self._events
 
     def words(self, encode: Encode) -> Indices:
-        """Return the words of the person's texts: those of a set are rows already."""
+        """Return the words of the person's texts: in a set they are already rows."""
         return self._events.items
 
     def private(self) -> PrivateState | None:
@@ -45,12 +45,12 @@ class Memory(Vault):
         return self._private
 
     def keep_private(self, private: PrivateState | None) -> None:
-        """Let this be the private part from now on."""
+        """Store the private part."""
         self._private = private
 
 
 class SimulatedDevice:
-    """One person's device: the context that the SDK's steps work on."""
+    """One person's device: the context for the SDK's steps."""
 
     def __init__(self, world: World, person: int) -> None:
         self.person, self.memory, self._world = person, Memory(world, person), world
@@ -65,7 +65,7 @@ class SimulatedDevice:
         self._to_train: Selection | None = None
 
     def select(self, round_: RoundSpec, random_bytes: RandomBytes) -> Selection:
-        """Return what the device brings to a round; ratings to train on never change in a run, and are found once."""
+        """Return the device's selection for a round; training ratings never change in a run, and are selected once."""
         if round_.kind != TRAIN or round_.task.loss != SQUARED:
             return self.context.select(round_, random_bytes)
         if self._to_train is None:
@@ -73,13 +73,13 @@ class SimulatedDevice:
         return self._to_train
 
     def ratings_to_fit(self) -> Ratings:
-        """Return everything that the private part can be solved from: for rankings with strangers beside."""
+        """Return all data for solving for the private part; for rankings, with strangers."""
         random_bytes = self._world.random_bytes("fit", self.person)
         return self.context.own_data(self._world.task, random_bytes, held_out=False)
 
 
 class Devices:
-    """The devices of a world; each is made when it first takes part."""
+    """The devices of a world; each is created when it first takes part."""
 
     def __init__(self, world: World) -> None:
         self.world = world

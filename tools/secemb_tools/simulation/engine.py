@@ -2,13 +2,13 @@
 
 Noise is for tasks with a privacy budget:
 
-    central   each of the two servers blurs its share, as the services do: the sum carries both
-    local     each device blurs its whole update before anybody sees it (DP-FedRec): the sum carries all of it
-    none      updates are clipped as the task says, without noise: to compare
+    central   each of the two servers adds noise to its share, as the services do: the sum contains both
+    local     each device adds noise to its whole update before sending it (DP-FedRec): the sum contains all of it
+    none      updates are clipped as the task requires, without noise, for comparison
 
 Local noise is defined device by device (`rounds.blurred_update`). Drawing it once for all devices of a round is a
-shortcut to the same sum: from the smallest σ that there is on, n discrete Gaussians add up to one of n times the
-variance but for a chance far below 2^−1000 (Kairouz, Liu and Steinke 2021).
+shortcut to the same sum: for every allowed σ, the sum of n discrete Gaussians is one with n times the
+variance, up to a statistical distance far below 2^−1000 (Kairouz, Liu and Steinke 2021).
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,15 +40,15 @@ RUN_WAYS = (PRIVATE, PLAIN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One round in a run's table. Nothing in it depends on time, on the wire or on what the protocol draws."""
+    """One round in a run's table. It does not depend on timing, the transport or the protocol's random bytes."""
 
     round: int
     kind: str  # train or evaluate
     sessions: int
     version: int  # of the model, after the round
     digest: str  # of that version
-    figures: dict[str, float] = field(default_factory=dict)  # of the round's devices, where it was an evaluation
-    sums: list[float] = field(default_factory=list)  # what the figures are from
+    figures: dict[str, float] = field(default_factory=dict)  # of the round's devices, if it was an evaluation
+    sums: list[float] = field(default_factory=list)  # what the figures are based on
     window: dict[str, Any] = field(default_factory=dict)  # figures of the newest evaluations together, and their rounds
 
     @property
@@ -63,12 +63,12 @@ class Row:
 
     @property
     def ndcg(self) -> float | None:
-        """Return how well the fleet's held-out items rank."""
+        """Return the NDCG of the fleet's held-out items."""
         return self.figures.get("ndcg")
 
     @property
     def mark(self) -> Mark | None:
-        """Return how good the model is; None where it was not measured."""
+        """Return the figure by which models are compared; None if it was not measured."""
         return Mark.of(self.window)
 
     def as_json(self) -> dict[str, Any]:
@@ -77,12 +77,12 @@ class Row:
 
     @classmethod
     def read(cls, found: Mapping[str, Any]) -> Self:
-        """Return what `as_json` has written."""
+        """Read `as_json`."""
         return cls(**{name: value for name, value in found.items() if name not in ("rmse", "mae")})
 
 
 class Engine:
-    """Runs the rounds of a world, privately or plainly; two of one world differ in that, and in nothing else."""
+    """Runs the rounds of a world, privately or plainly; two engines for one world differ only in that."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Engine:
         noise: str = CENTRAL,
         device_by_device: bool = False,  # local noise without the shortcut
         processes: Processes | None = None,
-        lossy: Lossy | None = None,  # what arrives of each device's rows, to compare compressors in a plain run
+        lossy: Lossy | None = None,  # transforms each device's rows, to compare compressors in a plain run
     ) -> None:
         task = world.task
         if lossy is not None and (way != PLAIN or noise == LOCAL):
@@ -104,13 +104,13 @@ class Engine:
         self.optimiser = make_optimiser(task)
         self.privates: dict[int, PrivateState] = {}  # of everybody who has trained
         self.evaluated: dict[int, list[float]] = {}  # the sums of each evaluation, by its round
-        self.best: tuple[float, Model] | None = None  # the version with the best mark of an evaluation
+        self.best: tuple[float, Model] | None = None  # the version with the best evaluation
         self.whole: Model | None = None  # the last version that was trained, where the model is without its vectors
         self._noise, self._device_by_device, self._lossy = noise, device_by_device, lossy
         self._devices, self._processes = Devices(world), processes or Processes()
 
     def step(self) -> Row:
-        """Run one round and return what became of it."""
+        """Run one round and return its outcome."""
         number, people = self.rounds, self.world.schedule.people_of(self.rounds).tolist()
         round_ = RoundSpec(
             task=self.world.task,
@@ -142,18 +142,18 @@ class Engine:
         return row
 
     def return_to_best(self) -> None:
-        """Let the version with the best evaluation be the model: for a run that stops because others were worse."""
+        """Restore the version with the best evaluation, for a run that stops because later ones were worse."""
         if self.best is not None:
             self.model = self.best[1]
 
     def leave_vectors_out(self) -> None:
-        """Let the biases alone be the model, as a version of its own; they stand last in each row."""
+        """Make the biases alone the model, as a new version; they are the last element of each row."""
         self.whole, rows = self.model, np.zeros_like(self.model.rows)
         rows[:, -1] = self.whole.rows[:, -1]
         self.model = replace(self.whole, version=self.whole.version + 1, rows=rows)
 
     def predict(self, test: RatingSet) -> Floats:
-        """Return a prediction for each held-out rating, by its own person's device; it may lie beyond the scale."""
+        """Return a prediction for each held-out rating, by its person's device; it may exceed the scale."""
         predictions = np.empty(test.values.size, dtype=np.float32)
         for person, own in enumerate(test.by_person()):
             if own.stop > own.start:
@@ -163,13 +163,13 @@ class Engine:
         return Scale.of(self.world.task).restore(predictions)
 
     def rmse(self, test: RatingSet) -> float:
-        """Return the error on held-out ratings, with predictions cut to the scale."""
+        """Return the error on held-out ratings, with predictions clipped to the scale."""
         scale = Scale.of(self.world.task)
         errors = np.clip(self.predict(test).astype(np.float64), scale.lowest, scale.highest) - test.values
         return float(np.sqrt(errors @ errors / test.values.size))
 
     def private_of(self, person: int) -> Floats:
-        """Return a person's private part for the model as it is now, from all ratings that the device trains on."""
+        """Return a person's private part for the current model, from all of the device's training ratings."""
         model = self.world.model_of(person)
         own = self.privates.get(person) or PrivateState.begin(model, np.random.default_rng())
         ratings = self._devices[person].ratings_to_fit()
@@ -190,7 +190,7 @@ class Engine:
         self.counts.add(outcome.counts)
         if self._noise == CENTRAL:
             for server in range(2):
-                share = outcome.shares[server if self.way == PRIVATE else 0]  # in the open there is one sum for both
+                share = outcome.shares[server if self.way == PRIVATE else 0]  # a plain run has one sum for both
                 blur(round_, share, self.world.random_bytes("noise of a server", round_.number, server))
         elif self._noise == LOCAL and not each:
             self._blur_for(outcome.shares[0], round_, len(people))

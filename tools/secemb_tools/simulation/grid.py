@@ -1,4 +1,4 @@
-"""Many runs at once: every combination of some settings, on all cores, and what seeds make of each."""
+"""Many runs at once: every combination of some settings, on all cores, with statistics over seeds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -21,12 +21,12 @@ SEED = "seed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What several seeds make of the same settings."""
+    """The results of several seeds with the same settings."""
 
-    settings: Mapping[str, Any]  # those that differ in the grid, but for the seed
+    settings: Mapping[str, Any]  # those that vary in the grid, except the seed
     seeds: tuple[int, ...]
-    figures: Mapping[str, float]  # of the newest evaluations, or over all that was held out: means over the seeds
-    spread: Mapping[str, float]  # their standard deviations; of one seed there is none
+    figures: Mapping[str, float]  # of the newest evaluations, or over all held-out data: means over the seeds
+    spread: Mapping[str, float]  # their standard deviations; None for one seed
 
     def __str__(self) -> str:
         """Return the figures as mean ± standard deviation."""
@@ -41,7 +41,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """Runs with the settings in which they differ."""
+    """Runs with the settings that vary."""
 
     over: Mapping[str, Sequence[Any]]
     runs: Sequence[Run] = field(repr=False)  # in the order of the combinations, the last setting changes fastest
@@ -60,7 +60,7 @@ class Grid:
 
     def to_frame(self) -> "DataFrame":
         """Return a polars DataFrame with a line for each run: its settings in the grid and its figures."""
-        from polars import DataFrame  # here: it takes a third of a second to import
+        from polars import DataFrame  # imported here because it takes a third of a second
 
         lines = [
             {**settings, "rounds": run.trained, "seconds": round(run.seconds, 3), **fleet_figures(run)}
@@ -72,8 +72,8 @@ class Grid:
 def grid(over: Mapping[str, Sequence[Any]], *, processes: int | None = None, **settings: Any) -> Grid:
     """Run every combination of settings, such as `grid({"dimension": [8, 16], "seed": [1, 2, 3]}, data="ml-100k")`.
 
-    Each run has a process of its own, as many at a time as there are cores. A script that calls this must guard its
-    start with `if __name__ == "__main__":`. With `runs` each run is kept, and a grid that was cut short goes on.
+    Each run has its own process, as many at a time as there are cores. A script that calls this must guard its
+    start with `if __name__ == "__main__":`. With `runs` each run is saved, and an interrupted grid is resumed.
     """
     if not over or any(isinstance(values, str) or not len(values) for values in over.values()):
         raise ScenarioError("a grid needs at least one setting with a list of values")
@@ -93,7 +93,7 @@ def combinations(over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def fleet_figures(run: Run) -> dict[str, float]:
-    """Return what the newest evaluations have measured together; where noise leaves none, what all held out says."""
+    """Return the figures of the newest evaluations together; if noise leaves none, those over all held-out data."""
     if run.window:
         return {name: float(value) for name, value in run.window.items() if isinstance(value, int | float)}
     model, *simpler = (run.final or {"model": {}}).items()
@@ -106,7 +106,7 @@ def fleet_figures(run: Run) -> dict[str, float]:
 
 def _run(settings: dict[str, Any]) -> Run:
     run = simulate(**settings)
-    run.engines = []  # they stay where they are: a run that is kept can be loaded with its model
+    run.engines = []  # they stay on disk: a saved run can be loaded with its model
     return run
 
 

@@ -15,20 +15,20 @@ from secemb_tools.simulation.recipes import Recipe, number
 from secemb_tools.simulation.world import Sampled
 from secemb_tools.specification import as_decimal
 
-FRACTION_BITS = 12  # leaves room for the noise of a small budget; the sum loses nothing that the noise would not hide
+FRACTION_BITS = 12  # leaves room for the noise of a small budget; rounding is negligible beside the noise
 CLIPS = {USER: 3.0, RECORD: 1.0}  # of a user's whole update, of one rating's gradient
 DELTA = 1e-4
-_QUIET = 0.034  # noise on each number of a mean update, as a standard deviation, that a rule's rate is made for
+_QUIET = 0.034  # standard deviation of the noise on each number of a mean update for which default rates are tuned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseOptions:
     """A budget for all training rounds of a run, against each single server."""
 
-    epsilon: float | None  # None: clipped and sampled as with noise, but without it, to compare
+    epsilon: float | None  # None: clipped and sampled as with noise, but without it, for comparison
     delta: float = DELTA
     unit: str = USER
-    clip: float | None = None  # None: as the unit has it
+    clip: float | None = None  # None: the unit's default
 
     def __post_init__(self) -> None:
         if self.unit not in CLIPS:
@@ -50,7 +50,7 @@ def noise_wanted(
     unit: str | None = None,
     clip: float | None = None,
 ) -> NoiseOptions | None:
-    """Return the budget in a privacy file, or the one that is given by its numbers; None if there is neither."""
+    """Return the budget in a privacy file, or the one given by numbers; None if there is neither."""
     numbers = {"delta": delta, "unit": unit, "clip": clip}
     given: dict[str, Any] = {name: value for name, value in numbers.items() if value is not None}
     if privacy is None:
@@ -65,9 +65,9 @@ def noise_wanted(
     return NoiseOptions(epsilon=file.train.epsilon, delta=file.delta, unit=file.unit, clip=file.train.clip)
 
 
-@cache  # to find the multiplier takes seconds
+@cache  # finding the multiplier takes seconds
 def terms_of(options: NoiseOptions, schedule: Sampled, rounds: int) -> Terms | None:
-    """Return what each round promises; None without noise."""
+    """Return the privacy terms of each round; None without noise."""
     if options.epsilon is None:
         return None
     multiplier = solve_multiplier(
@@ -77,10 +77,10 @@ def terms_of(options: NoiseOptions, schedule: Sampled, rounds: int) -> Terms | N
 
 
 def calmed(recipe: Recipe, options: NoiseOptions, *, multiplier: float, sources: int = 2) -> Recipe:
-    """Return the recipe with the rate that this much noise allows; a round's sum has that of so many sources.
+    """Return the recipe with the rate that this much noise allows, from this many sources in each round's sum.
 
-    Momentum adds up noise as it adds up gradients. A rate that falls with the variance keeps what it adds up to the
-    same; Adam divides by the noise itself.
+    Momentum accumulates noise as it accumulates gradients. A rate inversely proportional to the variance keeps the
+    accumulated noise constant; Adam divides by the noise itself.
     """
     if recipe.optimiser != "momentum":
         return recipe
@@ -104,7 +104,7 @@ def noisy_fields(
         ),
     )
     cohort = schedule.largest_cohort(recipe.rounds)
-    # No element of a user's update is above the clip. A record's is not either, but a device brings many of them.
+    # No element of a user's update is above the clip. Nor is that of a record, but a device has many of them.
     longest = clip * (recipe.capacity if options.unit == RECORD else 1)
     bound = max(clip, min(longest, (Ring().half - privacy.rows.tail - 1) // cohort))
     return {"cohort": cohort, "fraction_bits": FRACTION_BITS, "bound": bound, "privacy": privacy}

@@ -1,14 +1,14 @@
-"""How well a model of texts expects the words of texts that no device has: its perplexity, and that of simpler models.
+"""Perplexity of a model of texts on texts that no device has, and that of simpler models.
 
-    perplexity   exp of the mean, over all words and the end of each text, of −log(chance), among the whole vocabulary
+    perplexity   exp of the mean, over all words and the end of each text, of −log(probability) in the whole vocabulary
     unigram      λ · share of the word in the training texts + (1 − λ) / words of the vocabulary
     bigram       λ₂ · share of the word after the one before it + λ₁ · unigram share + λ₀ / words of the vocabulary
 
-The simpler models see the training texts of all devices in one place. Their weights λ are those that make a tenth of
-the training texts likeliest, given shares in the other nine (EM, Jelinek and Mercer 1980); then shares are taken from
-all of them. Those of the bigram depend on how often the word before was seen, by powers of two.
+The simpler models have central access to the training texts of all devices. Their weights λ maximise the likelihood
+of a tenth of the training texts, given shares in the other nine tenths (EM, Jelinek and Mercer 1980); then shares are
+computed from all of them. The weights of the bigram depend on the count of the preceding word, by powers of two.
 
-A text begins after an end, and all models know nothing of the texts before it. A word that is not in the vocabulary is
+A text begins after an end, and no model uses the texts before it. A word that is not in the vocabulary is
 <unknown> for each of them.
 """
 
@@ -29,24 +29,24 @@ from secemb_tools.simulation.accuracy import Estimate
 
 Doubles = npt.NDArray[np.float64]
 MODEL, BIGRAM, UNIGRAM = "model", "bigram", "unigram"
-_TUNED = 10  # one of so many texts is for the weights
+_TUNED = 10  # one of this many texts is for the weights
 _STEPS = 100  # of EM
-_DRAWN = 43  # what a seed is used for
+_DRAWN = 43  # purpose of a derived seed
 _MOST_SEEN = 40  # powers of two
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerplexityFigures:
-    """How well the words of some texts are expected."""
+    """The perplexity of some texts."""
 
     texts: int
     words: int  # with the end of each text
     vocabulary: int
-    perplexity: Estimate  # of texts of the same kind
+    perplexity: Estimate  # over texts of the same kind
 
     @classmethod
     def of(cls, log_chances: list[Floats] | list[Doubles], vocabulary: int) -> "PerplexityFigures":
-        """Return the figures of texts, of which each has the logarithms of the chances of its words."""
+        """Return the figures of texts, given the log probabilities of the words in each."""
         costs = np.array([-one.sum(dtype=np.float64) for one in log_chances])
         counts = np.array([float(one.size) for one in log_chances])
         mean = Estimate.ratio(costs, counts)
@@ -65,13 +65,13 @@ class PerplexityFigures:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Counts:
-    """How often words, and pairs of words, occur in some texts."""
+    """Counts of words, and of pairs of words, in some texts."""
 
     words: int
     pairs: Indices  # (pairs,) in order: first · words + second
     times: Indices  # (pairs,)
-    first: Indices  # (words,) how often a word comes before another one
-    second: Indices  # (words,) how often it comes after one
+    first: Indices  # (words,) how often a word precedes another
+    second: Indices  # (words,) how often it follows another
 
     @classmethod
     def of(cls, texts: list[Indices], words: int) -> "_Counts":
@@ -80,7 +80,7 @@ class _Counts:
         return cls(words, pairs, times, *(np.bincount(one, minlength=words) for one in (before, after)))
 
     def shares(self, before: Indices, after: Indices) -> Doubles:
-        """Return what the bigram mixes, (3, n): a share of all words, the word's own, and its share after the other."""
+        """Return the shares that the bigram mixes, (3, n): uniform, the word's own, and its share after the other."""
         wanted = before * self.words + after
         place = np.minimum(np.searchsorted(self.pairs, wanted), max(0, self.pairs.size - 1))
         times = np.where(self.pairs[place] == wanted, self.times[place], 0)
@@ -88,7 +88,7 @@ class _Counts:
         return np.stack([np.full(before.size, 1 / self.words), self.second[after] / self.second.sum(), after_it])
 
     def seen(self, before: Indices) -> Indices:
-        """Return by which weights the shares are mixed: 0 for a word that was never seen, 1 for once, 2 for 2 or 3."""
+        """Return the index of the mixing weights: 0 for a word that was never seen, 1 for once, 2 for 2 or 3."""
         found: Indices = np.ceil(np.log2(self.first[before] + 1)).astype(np.int64)
         return found
 
@@ -97,21 +97,21 @@ class Bigram:
     """A bigram model, interpolated with the unigram model and a share for every word."""
 
     def __init__(self, texts: list[Indices], words: int, *, seed: int = 0, pairs: bool = True) -> None:
-        self._kinds = 3 if pairs else 2  # of shares: without those of pairs it is a unigram model
+        self._kinds = 3 if pairs else 2  # of shares: with none for pairs it is a unigram model
         order = np.random.default_rng([seed, _DRAWN]).permutation(len(texts)).tolist()
         tuned, rest = order[: len(order) // _TUNED], order[len(order) // _TUNED :]
         self.weights = self._tune([texts[one] for one in tuned], _Counts.of([texts[one] for one in rest], words))
         self._counts = _Counts.of(texts, words)
 
     def log_chances(self, text: Indices) -> Doubles:
-        """Return the logarithm of the chance of each word of a text but the first, which is an end."""
+        """Return the log probability of each word of a text but the first, which is an end."""
         before, after = text[:-1], text[1:]
         shares = self._counts.shares(before, after)[: self._kinds]
         found: Doubles = np.log((self.weights[:, self._seen(self._counts, before)] * shares).sum(axis=0))
         return found
 
     def _tune(self, texts: list[Indices], counts: _Counts) -> Doubles:
-        """Return the weights, (kinds, how often the word before was seen)."""
+        """Return the weights, by kind and count of the preceding word."""
         weights = np.full((self._kinds, _MOST_SEEN), 1 / self._kinds)
         if not texts:
             return weights
@@ -120,7 +120,7 @@ class Bigram:
         for _ in range(_STEPS):
             parts = weights[:, seen] * shares
             parts /= parts.sum(axis=0)
-            # As if one word more spoke for all alike, so that no weight is zero.
+            # As if one more word counted for all equally, so that no weight is zero.
             sums = np.stack([np.bincount(seen, weights=part, minlength=_MOST_SEEN) + 1 / self._kinds for part in parts])
             weights = sums / sums.sum(axis=0)
         return weights
@@ -130,7 +130,7 @@ class Bigram:
 
 
 def measure_texts(ratings: RatingSet, model: TextModel, rows: Floats, dense: Floats, *, seed: int) -> dict[str, Any]:
-    """Return the figures of all models, by their names and the kind of texts."""
+    """Return the figures of all models, by name and kind of texts."""
     trained, count = training_texts(ratings), ratings.item_count
     bigram, unigram = Bigram(trained, count, seed=seed), Bigram(trained, count, seed=seed, pairs=False)
     found: dict[str, Any] = {}
@@ -153,10 +153,10 @@ def training_texts(ratings: RatingSet) -> list[Indices]:
 
 
 def log_chances(model: TextModel, rows: Floats, dense: Floats, text: Indices) -> Floats:
-    """Return the logarithm of the chance of each word of a text but the first.
+    """Return the log probability of each word of a text but the first.
 
-    A text that is longer than the model looks back is read in windows that overlap by half: of each but the first,
-    only the second half counts.
+    A text longer than the model's context is read in windows that overlap by half: in each but the first, only the
+    second half counts.
     """
     length, half = model.length, model.length - model.length // 2
     begins = range(0, max(1, text.size - 1 - length + half), half)
@@ -165,6 +165,6 @@ def log_chances(model: TextModel, rows: Floats, dense: Floats, text: Indices) ->
 
 
 def _pairs(texts: list[Indices]) -> tuple[Indices, Indices]:
-    """Return each word that another one follows, and that one."""
+    """Return each word that has a successor, and the successor."""
     both = np.array([pair for text in texts for pair in pairwise(text.tolist())], dtype=np.int64).reshape(-1, 2)
     return both[:, 0], both[:, 1]

@@ -1,7 +1,7 @@
-"""A round on all cores: devices are divided among processes, and what comes of them is added up.
+"""A round on all cores: devices are divided among processes, and the results are summed.
 
-What a device does depends on no other device of the round, and sums in the ring are exact: the number of processes does
-not change the result.
+Devices of a round are independent of each other, and sums in the ring are exact, so the number of processes does not
+change the result.
 """
 
 import ctypes
@@ -21,9 +21,9 @@ from secemb_tools.simulation.devices import Devices
 from secemb_tools.simulation.rounds import Outcome, Part, take_part
 from secemb_tools.simulation.world import World
 
-# Of mallopt in glibc: freed memory is kept up to the first, and arrays up to the second are taken from it.
+# Of mallopt in glibc: freed memory is kept up to the first, and reused for arrays up to the second.
 _MALLOPT = {-1: 1 << 28, -3: 1 << 25}
-_WORTH = 1000  # sessions of a run that pay for one more process, which takes a second to start
+_WORTH = 1000  # sessions of a run that justify one more process, which takes a second to start
 
 
 def count_for(sessions: int) -> int:
@@ -34,10 +34,10 @@ def count_for(sessions: int) -> int:
 
 
 def keep_memory() -> None:
-    """Let this process keep the memory that it frees, where the C library is glibc.
+    """Let this process keep the memory that it frees, if the C library is glibc.
 
-    A device's arrays are freed after each step. Given back to the system and taken again, page by page, they cost as
-    much time as the arithmetic on them.
+    A device's arrays are freed after each step. Returning them to the system and allocating them again, page by page,
+    would cost as much time as the arithmetic on them.
     """
     with suppress(OSError, AttributeError, TypeError):  # other libraries, other systems
         mallopt = ctypes.CDLL(None).mallopt
@@ -46,7 +46,7 @@ def keep_memory() -> None:
 
 
 class Processes:
-    """Processes that let devices take part in rounds. With a count of one everything happens in this one.
+    """Worker processes for devices in rounds. With a count of one, everything happens in this process.
 
     A script that asks for more must guard its start with `if __name__ == "__main__":`, because each process imports it.
     """
@@ -73,7 +73,7 @@ class Processes:
         try:
             return self._divide(devices, part)
         except BaseException:
-            self.close()  # what the others have still to say is about this round, and not about the next
+            self.close()  # the others' pending replies belong to this round, and not to the next
             raise
 
     def _divide(self, devices: Devices, part: Part) -> Outcome:
@@ -93,19 +93,19 @@ class Processes:
 
 
 class _Worker:
-    """One process, as seen from this one."""
+    """One worker, from the point of view of the main process."""
 
     def __init__(self) -> None:
-        # Not forked: a copy of a process with threads may wait for ever for a lock that one of them held.
+        # Not forked: a copy of a process with threads may wait forever for a lock that one of them held.
         context = get_context("spawn")
         self._connection, other = context.Pipe()
         self._process = context.Process(target=_serve, args=(other,), daemon=True)
         self._process.start()
-        other.close()  # so that each side notices the other's end
+        other.close()  # so that each side notices when the other ends
         self._world: World | None = None
 
     def begin(self, world: World, part: Part) -> None:
-        """Hand over work; the world goes with it if it is another than before."""
+        """Send work to the process, with the world if it has changed."""
         try:
             self._connection.send((world if world is not self._world else None, part))
         except OSError:
@@ -113,7 +113,7 @@ class _Worker:
         self._world = world
 
     def end(self) -> Outcome:
-        """Wait for what comes of it."""
+        """Wait for the result."""
         try:
             found = self._connection.recv()
         except (EOFError, OSError):
@@ -123,15 +123,15 @@ class _Worker:
         raise WorkerError(found)
 
     def close(self) -> None:
-        """End the process after what it is doing."""
+        """End the process after its current work."""
         self._connection.close()
         self._process.join()
 
 
 def _serve(connection: Connection) -> None:
-    """Do what the other side asks for, until it closes the line or ends."""
+    """Serve requests until the other side closes the connection or ends."""
     keep_memory()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to every process; the first one decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the main one handles it
     devices: Devices | None = None
     with suppress(EOFError, OSError):
         while True:
@@ -142,7 +142,7 @@ def _serve(connection: Connection) -> None:
                 if devices is None:
                     raise WorkerError("work came before a world")
                 connection.send(take_part(devices, part))
-            except SecEmbError as error:  # raised on purpose: its message says what to do
+            except SecEmbError as error:  # an expected error: its message says what to do
                 connection.send(str(error))
             except Exception:
                 connection.send(traceback.format_exc())

@@ -1,4 +1,4 @@
-"""How a model is trained: every setting, and the rule that chooses what nobody has set.
+"""Recipes for training a model: all settings, and the rule for those not given.
 
 The rule looks only at public facts: how many people, items and ratings there are. It was found on MovieLens-100K and
 -1M, on samples of both, and on Gowalla (`make quality`), not for each set; for events on MovieLens-1M, and confirmed on
@@ -34,28 +34,28 @@ from secemb_tools.specification import (
     default_rounds,
 )
 
-MakeModel = Callable[[int], Model]  # person → the model as this person's device has it
+MakeModel = Callable[[int], Model]  # person → the model on this person's device
 
-_NEARLY_ALL, _CHEAP = 0.99, 300  # share of the interactions, and an m' that costs a device little
+_NEARLY_ALL, _CHEAP = 0.99, 300  # share of the interactions, and an m' that is cheap for a device
 _LARGEST_SUM = 2**31 - 1  # of the ring that recipes use
-_SIGNED = ("centre", "lowest", "highest")  # may be below zero
+_SIGNED = ("centre", "lowest", "highest")  # may be negative
 _BOUND = 2**24  # steps of one element of an update
-# Settings of models whose dense part needs others than matrix factorisation. The weight w₀ of a machine is in every
-# rating: its gradient needs more room before the point.
+# Settings of models whose dense part needs different ones than matrix factorisation. The weight w₀ of a machine is in
+# every rating, so its gradient needs more integer bits.
 _MODELS: dict[str, dict[str, Any]] = {
     "ncf": {"scale": 0.1, "dense_rate": 0.005},
     "fm": {"dense_rate": 0.005, "dense_penalty": 1.0, "fraction_bits": 14},
     "deepfm": {"dense_rate": 0.003, "dense_penalty": 1.0, "fraction_bits": 14},
 }
-# Settings of models that learn from events: the model itself says how long its vectors are. What counts is the number
+# Settings of models that learn from events: the model itself sets the norm of its vectors. What matters is the number
 # of rounds, whatever the fleet: on Amazon's video games (31,013 people) a cohort of 516 gained nothing over one of 100.
 _RATE = 0.008
 _EVENTS: dict[str, Any] = {"dimension": None, "rounds": 600, "rate": _RATE, "bias_rate": _RATE, "dense_rate": _RATE}
 _EVENT_COHORT = 100
 # A session of texts learns from 256 words: a third of the rounds is enough.
 _TEXTS: dict[str, Any] = {"rounds": 200, "dense_rate": 0.005, "scale": 0.08}
-# Noise on the whole update of a user costs by round and by number of a row: few rounds, biases alone, and no Adam,
-# which makes noise as large as the signal. Only matrix factorisation is still a model without its vectors.
+# Noise on the whole update of a user grows with rounds and row width: few rounds, biases only, and no Adam,
+# which makes noise as large as the signal. Only matrix factorisation still works without its vectors.
 _NOISY_USER: dict[str, Any] = {"optimiser": "momentum", "bias_rate": 0.3, "dimension": 0, "rounds": 50}
 
 
@@ -68,14 +68,14 @@ class Recipe:
     rounds: int
     cohort: int = 100
     capacity: int = 200  # m' of the paper
-    dimension: int | None = None  # of an item's vector; None: as the model has it by itself
+    dimension: int | None = None  # of an item's vector; None: the model's default
     optimiser: str = "adam"
-    guard: float = GUARD  # no row's mean gradient is longer than this many times what is usual for it
+    guard: float = GUARD  # no row's mean gradient is longer than this multiple of its usual norm
     schedule: str = "cosine"
     rate: float = 0.02  # of the vectors in rows, and of a private part that is not solved
     bias_rate: float = 0.05  # of the biases in rows
     dense_rate: float = 0.001
-    scale: float = 0.05  # standard deviation of the first weights
+    scale: float = 0.05  # standard deviation of the initial weights
     penalty: float = Penalties.rating
     person_penalty: float = Penalties.person
     bias_penalty: float = Penalties.bias
@@ -84,7 +84,7 @@ class Recipe:
     bias_pull: float = 0.0  # the same of an item's bias
     centre: float = 0.0  # of the ratings: models see (rating − centre) / spread
     spread: float = 1.0
-    lowest: float | None = None  # the ends of the scale, which predictions are cut to; None: not known
+    lowest: float | None = None  # the ends of the scale, which predictions are clipped to; None: unknown
     highest: float | None = None
     fraction_bits: int = 16
     bound: int = _BOUND
@@ -92,7 +92,7 @@ class Recipe:
 
     @classmethod
     def by_rule(cls, ratings: RatingSet, *, model: str = "mf", unit: str | None = None, **settings: Any) -> Self:
-        """Return the settings for a rating set; those that are given and not None stand, the others follow from it.
+        """Return the settings for a rating set; given ones that are not None are kept, the others follow from the set.
 
         `unit` is that of the privacy budget, if there is one.
         """
@@ -137,7 +137,7 @@ class Recipe:
         return replace(self, **settings)
 
     def task(self, ratings: RatingSet, *, seed: int, **changes: Any) -> TaskSpec:
-        """Return the task that two servers are given, with other fields of a task where they are named."""
+        """Return the task for two servers, with any other given fields of a task."""
         model = self.models(ratings)(0)
         fields: dict[str, Any] = {
             "loss": self.loss,
@@ -170,11 +170,11 @@ class Recipe:
         )
 
     def _vocabulary(self, ratings: RatingSet) -> dict[str, str]:
-        """Return the digest of the words where there are texts: without them no device could read its own."""
+        """Return the digest of the words if there are texts: without them no device could read its own."""
         return {"catalogue": digest_of(ratings.catalogue.encode())} if registry.find(self.model).has_texts else {}
 
     def models(self, ratings: RatingSet) -> MakeModel:
-        """Return what makes the model of each person; torch is imported only for models that need it."""
+        """Return the factory for each person's model; torch is imported only for models that need it."""
         kind = registry.find(self.model)
         if kind.needs_torch:
             from secemb_sdk.models.torch import compute_alone
@@ -197,14 +197,14 @@ class Recipe:
 
 
 def whole(name: str, value: Any) -> int:
-    """Return a whole number, or say which setting is none."""
+    """Return an integer, or raise an error that names the setting."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise ScenarioError(f"{name} must be a whole number, such as {name}=20, not {value!r}")
     return int(value)
 
 
 def number(name: str, value: Any, *, signed: bool = False) -> float:
-    """Return a number as a float, or say which setting is none; only signed ones may be below zero."""
+    """Return a number as a float, or raise an error that names the setting; only signed ones may be negative."""
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise ScenarioError(f"{name} must be a number, such as {name}=0.05, not {value!r}")
     if value < 0 and not signed:
@@ -213,7 +213,7 @@ def number(name: str, value: Any, *, signed: bool = False) -> float:
 
 
 def _read(name: str, kind: Any, value: Any) -> Any:
-    """Return a setting in the type that its field has."""
+    """Return a setting in the type of its field."""
     if kind in (int, int | None):
         return whole(name, value)
     if kind in (float, float | None):
@@ -224,7 +224,7 @@ def _read(name: str, kind: Any, value: Any) -> Any:
 
 
 def default_capacity(ratings: RatingSet) -> int:
-    """Return m': what keeps nine tenths of a round's interactions, or nearly all of them where that is cheap."""
+    """Return m' such that a round keeps nine tenths of its interactions, or nearly all of them if that is cheap."""
     return max(suggest_capacity(ratings), min(suggest_capacity(ratings, _NEARLY_ALL), _CHEAP))
 
 

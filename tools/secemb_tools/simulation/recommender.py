@@ -1,4 +1,4 @@
-"""What a run has trained, in use: recommendations for a person of the set or for a few liked items, and an export."""
+"""A run's model in use: recommendations for a person of the set or for a few liked items, and an export."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -26,10 +26,10 @@ from secemb_tools.simulation.engine import Engine
 from secemb_tools.simulation.world import World
 
 EXPORT = "secemb/1 run export"
-_STEPS, _RATE = 200, 0.05  # of a private part that cannot be solved
-_OTHERS, _FEWEST_OTHERS = 4, 40  # items beside each liked one, and beside all of them
-_MOST = 10.0  # times that what likes say is enlarged
-_ANYBODY = 0  # whose device's model likes are fitted with
+_STEPS, _RATE = 200, 0.05  # for a private part that cannot be solved
+_OTHERS, _FEWEST_OTHERS = 4, 40  # additional items for each liked one, and in total
+_MOST = 10.0  # maximum factor by which the effect of likes is scaled
+_ANYBODY = 0  # person whose device's model is used for likes
 
 
 class Exported(TypedDict):
@@ -43,13 +43,13 @@ class Exported(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Recommender:
-    """A model where its engine stands, with the people who trained it."""
+    """A model in the state of its engine, with the people who trained it."""
 
     engine: Engine
 
     @property
     def world(self) -> World:
-        """Return what the run follows from."""
+        """Return the world of the run."""
         return self.engine.world
 
     @property
@@ -83,7 +83,7 @@ class Recommender:
         )
 
     def export(self, path: Path, facts: Mapping[str, object]) -> Exported:
-        """Write rows and dense part with the task and these facts, and the catalogue beside them."""
+        """Write rows and dense part with the task and these facts, and the catalogue next to them."""
         if path.exists():
             raise RunError(f"{path} already exists and will not be overwritten; choose another file")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -102,9 +102,9 @@ class Recommender:
         }
 
     def _fit(self, person: int, own: Mapping[int, float]) -> Floats:
-        """Return the private part that fits these ratings, given the rows as they are."""
+        """Return the private part that fits these ratings, with fixed rows."""
         model, random_bytes = self.world.model_of(person), self.world.random_bytes("fit", person)
-        if follows(model):  # likes are events, in their order
+        if follows(model):  # likes are events, in the given order
             ratings = newest(np.fromiter(own, dtype=np.int64), model.length)
         else:
             ratings = to_fit(self.world.task, own, own, random_bytes)
@@ -116,11 +116,11 @@ class Recommender:
         return state.values
 
     def _rate(self, liked: Mapping[int, float]) -> Floats:
-        """Return what someone who likes these items would rate each item.
+        """Return the predicted ratings of someone who likes these items.
 
-        A few ratings that are all high could say that the person rates high, and penalties would take most of it away.
-        So there are others beside them, rated as everyone does; and what the fit then adds to everyone's ratings is
-        scaled until the liked items have the ratings that they were given.
+        A few ratings that are all high could mean that the person rates high, and penalties would shrink most of the
+        effect. So other items with average ratings are added; and the difference that the fit then makes to average
+        ratings is scaled until the liked items have their given ratings.
         """
         places, given = list(liked), np.fromiter(liked.values(), dtype=np.float32)
         usual = self._scores(_ANYBODY, np.zeros(self.world.models(_ANYBODY).private_size, np.float32))

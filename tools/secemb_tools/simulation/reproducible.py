@@ -1,4 +1,4 @@
-"""A model whose arithmetic does not depend on what the protocol draws at random."""
+"""A model whose arithmetic does not depend on the protocol's random bytes."""
 
 import numpy as np
 
@@ -15,16 +15,16 @@ from secemb_sdk.models.interface import (
 )
 from secemb_shared.randomness import Indices, RandomBytes
 
-_FIRST = 11  # what the seed is used for
+_FIRST = 11  # purpose of the seed
 _FEW = 1  # items
 
 
 class Reproducible:
-    """A model of one person's device in a run with a seed.
+    """The model on one person's device in a run with a seed.
 
-    Where items are placed decides in which order a device gets its rows, and sums of floats depend on their order. Here
-    rows are put in the order of their items before anything is computed, and the first private part comes from a seed:
-    two runs with the same seed then have the same weights to the last bit, whatever carried them.
+    The placement of items decides the order in which a device gets its rows, and float sums depend on their order. Here
+    rows are sorted by item before anything is computed, and the first private part comes from a seed, so that two runs
+    with the same seed have the same weights to the last bit, whatever the transport.
     """
 
     def __init__(self, model: Model, *, seed: int, person: int) -> None:
@@ -47,7 +47,7 @@ class Reproducible:
         return self.model.private_size
 
     def first_private(self, random: np.random.Generator) -> Floats:
-        """Return the private part that belongs to the seed and the person."""
+        """Return the private part for the seed and the person."""
         return self.model.first_private(np.random.default_rng(self._key))
 
     def gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Gradients:
@@ -59,7 +59,7 @@ class Reproducible:
         return Gradients(found.loss, _put_back(found.rows, order), found.dense, found.private)
 
     def record_gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> tuple[Floats, Floats]:
-        """Return what each rating alone gives: their order does not matter."""
+        """Return each rating's own gradients, whose order does not matter."""
         if self._record_model is None:
             raise ModelError("this model is asked for one rating at a time")
         return self._record_model.record_gradients(rows, dense, private, ratings)
@@ -67,7 +67,7 @@ class Reproducible:
     def scores(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> Floats:
         """Return the scores, computed one by one: the width of a matrix may change the last bit of a product.
 
-        Not those of the first items without a gap, such as the whole table: it is as wide in every run.
+        Except those of a contiguous prefix of items, such as the whole table, which has the same width in every run.
         """
         if items.size > _FEW and np.array_equal(items, np.arange(items.size)):
             return self.model.scores(rows, dense, private, items)
@@ -91,7 +91,7 @@ class ReproducibleSolved(Reproducible):
 
 
 class ReproducibleSequence(Reproducible):
-    """The same for a model of events; its arithmetic follows their order, and not that of the rows."""
+    """The same for a model of events; its arithmetic follows their order, not that of the rows."""
 
     def __init__(self, model: SequenceModel, *, seed: int, person: int) -> None:
         super().__init__(model, seed=seed, person=person)
@@ -99,7 +99,7 @@ class ReproducibleSequence(Reproducible):
 
     @property
     def length(self) -> int:
-        """Return how many events the model looks back."""
+        """Return how many past events the model uses."""
         return self._follower.length
 
     @property
@@ -108,7 +108,7 @@ class ReproducibleSequence(Reproducible):
         return self._follower.room
 
     def draw(self, events: Indices, *, items: int, room: int, random_bytes: RandomBytes) -> Ratings:
-        """Return what a round learns from."""
+        """Return the training data of a round."""
         return self._follower.draw(events, items=items, room=room, random_bytes=random_bytes)
 
     def follow(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
@@ -129,12 +129,12 @@ class ReproducibleText(ReproducibleSequence):
         return self._reader.split(text)
 
     def log_chances(self, rows: Floats, dense: Floats, words: Indices) -> Floats:
-        """Return the logarithm of the chance of each word but the first."""
+        """Return the log probability of each word but the first."""
         return self._reader.log_chances(rows, dense, words)
 
 
 def reproducible(model: Model, *, seed: int, person: int) -> Reproducible:
-    """Return a model as one person's device has it in a run with this seed."""
+    """Return the model on one person's device in a run with this seed."""
     if reads_texts(model):
         return ReproducibleText(model, seed=seed, person=person)
     if follows(model):

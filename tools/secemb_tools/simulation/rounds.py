@@ -1,14 +1,14 @@
-"""Devices in one round: each runs the SDK's own code, and its update goes through the protocol or into an open sum.
+"""Devices in one round: each runs the SDK's own code, and its update goes through the protocol or into a plain sum.
 
-    private   sessions, keys and answers as on a wire; the result is two shares, one of each server
-    plain     rows are read from the table and updates are added in the open; the result is one sum
-    blurred   as plain, but each device adds noise to its whole update before anybody sees it
+    private   sessions, keys and answers as over a network; the result is two shares, one from each server
+    plain     rows are read from the table and updates are added in clear; the result is one sum
+    blurred   as plain, but each device adds noise to its whole update before sending it
 
-A plain run can be lossy: what arrives of each device's rows is then what a compressor of updates leaves of them.
+A plain run can be lossy: a compressor of updates is then applied to each device's rows.
 
-The first two give the same total to the last bit, except where an item finds no place in its round: about one device
-in a million loses one. No device depends on what another does in the same round, and sums in the ring are not rounded:
-a round can be divided among any number of processes.
+The first two give the same total to the last bit, except if an item cannot be placed in its round: about one device
+in a million loses one. Devices of a round are independent of each other, and sums in the ring are not rounded, so a
+round can be divided among any number of processes.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,30 +35,30 @@ from secemb_tools.simulation.devices import Devices, SimulatedDevice
 PRIVATE, PLAIN, BLURRED = "private", "plain", "blurred"
 
 
-Lossy = Callable[[RoundSpec, Indices, Numbers, RandomBytes], Numbers]  # a device's rows → what arrives of them
+Lossy = Callable[[RoundSpec, Indices, Numbers, RandomBytes], Numbers]  # a device's rows → the rows received
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Part:
-    """Some of the devices of one round, and what they have to know."""
+    """Some of the devices of one round, and their inputs."""
 
     way: str
     number: int
     model: Model
-    people: dict[int, PrivateState | None]  # with the private part that each has
-    lossy: Lossy | None = None  # of a plain run; None: updates arrive as they are
+    people: dict[int, PrivateState | None]  # with their private parts
+    lossy: Lossy | None = None  # of a plain run; None: updates arrive unchanged
 
 
 @dataclass(slots=True, kw_only=True)
 class Counts:
-    """What happened to devices."""
+    """Counts of what happened to devices."""
 
     sessions: int = 0
-    clipped: int = 0  # sessions with an update that was cut to the task's bound
+    clipped: int = 0  # sessions with an update that was clipped to the task's bound
     failed: int = 0  # sessions that uploaded zeros
 
     def add(self, other: "Counts") -> None:
-        """Count these too."""
+        """Add other counts."""
         self.sessions += other.sessions
         self.clipped += other.clipped
         self.failed += other.failed
@@ -66,7 +66,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Outcome:
-    """What came of a part: one share of each server, or the sum in the open."""
+    """The result of a part: one share from each server, or the plain sum."""
 
     shares: list[Share]
     moved: dict[int, PrivateState] = field(default_factory=dict)  # private parts that have changed
@@ -100,12 +100,12 @@ def take_part(devices: Devices, part: Part) -> Outcome:
     return add(round_, model, chosen)
 
 
-Chosen = Sequence[tuple[SimulatedDevice, RandomBytes]]  # who takes part, and what each of them draws from
+Chosen = Sequence[tuple[SimulatedDevice, RandomBytes]]  # the participants, and their sources of random bytes
 Add = Callable[[RoundSpec, Model, Chosen], Outcome]
 
 
 class PlainSession(DeviceSession):
-    """A session without secrets: it reads rows from the table, and adds what it writes to a sum in the open."""
+    """A session without secrets: it reads rows from the table, and adds its updates to a plain sum."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class PlainSession(DeviceSession):
         self.round, self._table, self._total = round_, table, total
         self._lossy, self._random_bytes = lossy, random_bytes
         if items.size > round_.task.capacity:
-            random_bytes(SESSION_BYTES)  # a session's id is drawn first: from here on the same items take part
+            random_bytes(SESSION_BYTES)  # a session's id is drawn first, so that the same items take part
             items = sample(items, round_.task.capacity, random_bytes)
         self._items = items
 
@@ -144,7 +144,7 @@ class PlainSession(DeviceSession):
         return _IN_THE_OPEN
 
 
-_IN_THE_OPEN = b"", b""  # what is sent where nothing is
+_IN_THE_OPEN = b"", b""  # placeholder for messages that are not sent
 
 
 def add_privately(round_: RoundSpec, model: Model, chosen: Chosen) -> Outcome:
@@ -175,7 +175,7 @@ def add_privately(round_: RoundSpec, model: Model, chosen: Chosen) -> Outcome:
 
 
 def add_plainly(round_: RoundSpec, model: Model, chosen: Chosen, *, lossy: Lossy | None = None) -> Outcome:
-    """Return the sum by looking at everything: every rating, every row, every update."""
+    """Return the sum computed in clear from all ratings, rows and updates."""
     outcome = Outcome(shares=[Share.empty(round_)])
     for one in chosen:
         _add_in_the_open(outcome, outcome.shares[0], round_, model, one, lossy=lossy)
@@ -183,7 +183,7 @@ def add_plainly(round_: RoundSpec, model: Model, chosen: Chosen, *, lossy: Lossy
 
 
 def add_blurred(round_: RoundSpec, model: Model, chosen: Chosen) -> Outcome:
-    """Return the sum of updates that devices have blurred themselves, each as a whole."""
+    """Return the sum of updates to which the devices have added noise, each as a whole."""
     outcome = Outcome(shares=[Share.empty(round_)])
     for one in chosen:
         outcome.join(blurred_update(round_, model, one))
@@ -191,9 +191,9 @@ def add_blurred(round_: RoundSpec, model: Model, chosen: Chosen) -> Outcome:
 
 
 def blurred_update(round_: RoundSpec, model: Model, one: tuple[SimulatedDevice, RandomBytes]) -> Outcome:
-    """Return what a device with noise of its own sends.
+    """Return the update of a device that adds its own noise.
 
-    It is as large as the model: a row without noise would say that the device has not rated its item.
+    It is as large as the model, because a row without noise would reveal that the device has not rated its item.
     """
     own = Outcome(shares=[Share.empty(round_)])
     _add_in_the_open(own, own.shares[0], round_, model, one)
@@ -229,7 +229,7 @@ def _upload(
     read_rows: ReadRows,
     model: Model,
 ) -> Messages:
-    """Return what a device sends, and take down what became of it."""
+    """Return a device's upload, and record its outcome."""
     device, random_bytes = one
     table = model.rows if session.round.kind == EVALUATE and session.round.task.ranks_whole_table else None
     upload = make_upload(device.context, session, selection, read_rows, model.dense, random_bytes, table=table)

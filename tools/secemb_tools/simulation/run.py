@@ -32,14 +32,14 @@ ALL_ROUNDS, EARLY, CUT = "all rounds", "stopped early", "interrupted"  # how run
 
 
 class Stretch(NamedTuple):
-    """A part of a run: rounds from the start until it was continued, and the rounds that the task then had."""
+    """A part of a run: rounds from the start until it was continued, and the rounds of the task at that time."""
 
     until: int
     rounds: int
 
 
 class Return(NamedTuple):
-    """A step back to an earlier version: the round after it, the version before it, and the one it went on from."""
+    """A return to an earlier version: the round after it, the version before it, and the version restored."""
 
     round: int
     last: int
@@ -48,7 +48,7 @@ class Return(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """What a scenario came to: a row for each round, and the same rows of a plain run if that was asked for."""
+    """The result of a scenario: a row for each round, and the rows of a plain run if requested."""
 
     name: str
     scenario: Scenario
@@ -57,10 +57,10 @@ class Run:
     rows: list[Row] = field(default_factory=list)
     plain: list[Row] | None = None
     seconds: float = 0.0  # of work; not part of the table
-    final: dict[str, Any] | None = None  # figures over all that was held out, of the model and of simpler ones
-    continued: list[Stretch] = field(default_factory=list)  # what was run before the task was given more rounds
-    folder: Path | None = field(default=None, repr=False, compare=False)  # where it is kept
-    engines: list[Engine] = field(default_factory=list, repr=False, compare=False)  # where it stands, and the plain run
+    final: dict[str, Any] | None = None  # figures over all held-out data, for the model and for baselines
+    continued: list[Stretch] = field(default_factory=list)  # the rounds before the task was extended
+    folder: Path | None = field(default=None, repr=False, compare=False)  # where it is saved
+    engines: list[Engine] = field(default_factory=list, repr=False, compare=False)  # of the run and of the plain run
 
     @property
     def finished(self) -> bool:
@@ -69,14 +69,14 @@ class Run:
 
     @property
     def ended(self) -> str:
-        """Return why there are no more rounds; a run that is still under way elsewhere looks interrupted."""
+        """Return why there are no more rounds; a run in progress elsewhere looks interrupted."""
         if len(self.rows) >= self.scenario.all_rounds:
             return ALL_ROUNDS
         return EARLY if self.stopped else CUT
 
     @property
     def returns(self) -> list[Return]:
-        """Return where the run was continued from a better version than its last one: later ones were dropped."""
+        """Return the points at which the run returned to a better version than its last one, dropping later ones."""
         found = []
         for stretch in self.continued:
             if 0 < stretch.until < len(self.rows):
@@ -92,7 +92,7 @@ class Run:
 
     @property
     def stopped(self) -> bool:
-        """Tell whether the last evaluations were worse than one before: more rounds would not help."""
+        """Tell whether the last evaluations were worse than an earlier one, so that more rounds would not help."""
         begin = self.continued[-1].until if self.continued else 0
         marks = [mark for row in self.rows[begin:] if (mark := row.mark) is not None]
         settles = self.scenario.recipe.schedule == "cosine"
@@ -100,10 +100,10 @@ class Run:
 
     @property
     def without_vectors(self) -> bool:
-        """Tell whether the fleet's newest evaluations predict better with the biases alone: the run ends with those.
+        """Tell whether the biases alone predict better in the fleet's newest evaluations: the run then ends with them.
 
-        Only matrix factorisation is still a model without its vectors. Rankings keep theirs: a ranking among a few
-        strangers flatters popularity, and says too little about one of the whole catalogue.
+        Only matrix factorisation still works without its vectors. Rankings keep theirs: a ranking among a few strangers
+        flatters popularity, and says too little about one of the whole catalogue.
         """
         recipe, window = self.scenario.recipe, self.window
         if self.ended != ALL_ROUNDS or (recipe.model, recipe.loss) != ("mf", SQUARED) or not recipe.dimension:
@@ -122,16 +122,16 @@ class Run:
 
     @property
     def same_as_plain(self) -> bool | None:
-        """Tell whether every row has the bits of the plain run's; nothing where there was none."""
+        """Tell whether every row is bit-identical to the plain run's; None if there was none."""
         return None if self.plain is None else self.plain[: len(self.rows)] == self.rows
 
     @property
     def ways(self) -> list[str]:
-        """Return how the run's engines add updates up."""
+        """Return how the run's engines sum updates."""
         return [self.way] if self.plain is None else [self.way, PLAIN]
 
     def standing(self) -> list[Engine]:
-        """Return the engines where the run stands; those of a kept run are read from its directory."""
+        """Return the engines in the run's current state; those of a saved run are read from its directory."""
         if not self.engines:
             if self.folder is None or not (self.folder / STATE).exists():
                 raise RunError(f"{self.name} has no model; run it with `secemb simulate`, which saves the model")
@@ -148,7 +148,7 @@ class Run:
 
     @property
     def model(self) -> Model:
-        """Return the model as it stands: `rows`, `dense`, `version` and `digest`."""
+        """Return the current model: `rows`, `dense`, `version` and `digest`."""
         return self.recommender.model
 
     def recommend(
@@ -163,7 +163,7 @@ class Run:
         return self.recommender.for_user(user, k=k, include_rated=include_rated)
 
     def export(self, path: Path | str) -> Exported:
-        """Write the model as a safetensors file with task and settings, and the catalogue beside it."""
+        """Write the model as a safetensors file with task and settings, and the catalogue next to it."""
         facts = {name: value for name, value in self.as_json().items() if not name.endswith("table")}
         return self.recommender.export(Path(path), facts)
 
@@ -174,14 +174,14 @@ class Run:
         return DataFrame(self._flat_table(), infer_schema_length=None)
 
     def table(self) -> list[dict[str, Any]]:
-        """Return a row for each round. On one machine the same scenario has the same table, whatever carried it.
+        """Return a row for each round. On one machine the same scenario has the same table, whatever the transport.
 
-        Another kind of processor may add floats up in another order: then the last bits differ.
+        A different kind of processor may sum floats in a different order, so that the last bits differ.
         """
         return [row.as_json() for row in self.rows]
 
     def plot(self) -> str:
-        """Return the error over the rounds as SVG; of choices without ratings, how well held-out items rank."""
+        """Return the error over the rounds as SVG; without ratings, the NDCG of held-out items."""
         series = {self.way: points_of(self.rows)}
         if self.plain is not None:
             series["plain"] = points_of(self.plain)
@@ -210,7 +210,7 @@ class Run:
         }
 
     def save(self, folder: Path | str) -> Path:
-        """Write the run into a directory of its name and return it; each file is replaced as a whole.
+        """Write the run into a directory with its name and return it; each file is replaced atomically.
 
         run.json and rounds.csv have the table, plot.svg its picture, state.safetensors the model; ratings.npz and
         catalogue.csv have the set, so that the run needs no other file.
@@ -258,7 +258,7 @@ class Run:
                 continued=[Stretch(**one) for one in found["continued"]],
                 folder=Path(path),
             )
-        except UnknownModelError as error:  # its class may be elsewhere: the run itself is whole
+        except UnknownModelError as error:  # its class may be missing here, but the run itself is complete
             raise RunError(f"{path}: the run's model {error}") from None
         except FileNotFoundError:
             raise RunError(f"no run found in {path}; `secemb run list` lists the saved runs") from None
@@ -269,7 +269,7 @@ class Run:
 
 
 def points_of(rows: list[Row]) -> list[tuple[float, float]]:
-    """Return where a run's errors are on a plot, or its rankings if it predicts no ratings."""
+    """Return the points of a run's errors on a plot, or of its rankings if it predicts no ratings."""
     found = [(row.round, row.ndcg if row.rmse is None else row.rmse) for row in rows]
     return [(float(number), value) for number, value in found if value is not None]
 

@@ -1,4 +1,4 @@
-"""What people ask a simulation for, and the world that follows from it. A survey finds where the ratings lie."""
+"""The settings of a simulation, and the world that follows from them. A survey finds the scale of the ratings."""
 
 import hashlib
 import math
@@ -25,21 +25,21 @@ from secemb_tools.simulation.rounds import PRIVATE
 from secemb_tools.simulation.world import InTurn, Sampled, World
 
 MADE_UP = "made-up"
-HOLD_OUT = 0.1  # of a person's ratings: for evaluation, never trained on
-_MADE_UP_MOST = 100  # ratings of a made-up person
+HOLD_OUT = 0.1  # share of a person's ratings for evaluation, never trained on
+_MADE_UP_MOST = 100  # ratings of a synthetic person
 _MOST = 1000  # devices: enough for a mean
-_SURVEYED = 24  # what a seed is used for
+_SURVEYED = 24  # purpose of a derived seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """The settings of a simulation, each of them decided."""
+    """The settings of a simulation, without open ones."""
 
-    data: str = MADE_UP  # or where a rating set was read from
+    data: str = MADE_UP  # or the path of a rating set
     devices: int = 200
     items: int = 400
-    evaluate_every: int = 6  # of so many rounds the last is an evaluation; it does not count as one of the recipe's
-    patience: int = PATIENCE  # evaluations without a better figure after which training stops; 0: it never does
+    evaluate_every: int = 6  # the interval of evaluation rounds, which do not count as rounds of the recipe
+    patience: int = PATIENCE  # evaluations without improvement after which training stops; 0: never
     seed: int = 1
     recipe: Recipe
     noise: NoiseOptions | None = None
@@ -67,7 +67,7 @@ class Scenario:
 
     @property
     def all_rounds(self) -> int:
-        """Return how many rounds there are with evaluations, unless training stops early; noise leaves none."""
+        """Return how many rounds there are with evaluations, unless training stops early; noise allows none."""
         return self.rounds + (self.rounds // (self.evaluate_every - 1) if self.noise is None else 0)
 
     @property
@@ -76,13 +76,13 @@ class Scenario:
         return self.recipe.cohort
 
     def as_json(self) -> dict[str, Any]:
-        """Return all settings as plain data, in one group but for the noise."""
+        """Return all settings as plain data, in one group except the noise."""
         found = asdict(self)
         return {**found.pop("recipe"), **found}
 
     @classmethod
     def read(cls, found: dict[str, Any]) -> Self:
-        """Return what `as_json` has written."""
+        """Read `as_json`."""
         own = {field.name for field in fields(cls)} - {"recipe", "noise"}
         noise = found["noise"]
         recipe = {name: value for name, value in found.items() if name not in own | {"noise"}}
@@ -94,7 +94,7 @@ class Scenario:
 
     @property
     def digest(self) -> str:
-        """Return eight digits that name this combination."""
+        """Return eight digits that identify this combination."""
         return hashlib.sha256(repr(sorted(self.as_json().items())).encode()).hexdigest()[:8]
 
 
@@ -106,7 +106,7 @@ class ScenarioWorld(World):
 
     @property
     def relay_identity(self) -> Ed25519PrivateKey:
-        """Return who server 1 is to devices. The task names it, so it follows from the seed: for this machine only."""
+        """Return server 1's identity. The task contains it, so it follows from the seed: for this machine only."""
         return _relay_identity(self.seed)
 
 
@@ -122,9 +122,9 @@ def make_world(
     noise: NoiseOptions | None = None,
     **settings: Any,
 ) -> ScenarioWorld:
-    """Return the world of a scenario. Of `settings`, fields of a recipe, those that are missing follow a rule.
+    """Return the world of a scenario. Missing `settings`, which are fields of a recipe, follow a rule.
 
-    With a rating set everybody in it is a device unless fewer are asked for.
+    With a rating set everybody in it is a device unless fewer are requested.
     """
     counts = {"items": items, "seed": seed, "evaluate_every": evaluate_every, "patience": patience, "devices": devices}
     for name, value in counts.items():
@@ -155,14 +155,14 @@ def make_world(
 
 
 def world_of(scenario: Scenario, ratings: RatingSet | None = None) -> ScenarioWorld:
-    """Return the world of a scenario; ratings are made up where none are given."""
+    """Return the world of a scenario; ratings are generated if none are given."""
     recipe, seed, cohort = scenario.recipe, scenario.seed, scenario.cohort
     if ratings is None:
         ratings = _ratings(None, scenario.model, scenario.devices, scenario.items, seed)
     schedule: InTurn | Sampled = InTurn(
         people=scenario.devices, cohort=cohort, smallest=cohort, seed=seed, evaluate_every=scenario.evaluate_every
     )
-    changes: dict[str, Any] = {"min_cohort": cohort}  # a round waits for everybody: the clock never decides
+    changes: dict[str, Any] = {"min_cohort": cohort}  # a round waits for everybody, so that timing never matters
     if scenario.noise is not None:
         schedule = Sampled(people=scenario.devices, cohort=cohort, seed=seed)
         changes = noisy_fields(recipe, schedule, scenario.noise)
@@ -190,13 +190,13 @@ def _ratings(data: Path | RatingSet | None, model: str, devices: int | None, ite
     if data is None:
         kind, people = registry.find(model), devices or 200
         if kind.has_texts:
-            from secemb_tools.datasets.made_up_texts import make_texts  # here: it imports polars, which is slow
+            from secemb_tools.datasets.made_up_texts import make_texts  # imported here because polars is slow to import
 
             return make_texts(people=people, words=items, seed=seed)
         make = make_events if kind.has_events else make_ratings
         return make(people=people, items=items, most=_MADE_UP_MOST, seed=seed)
     ratings = data if isinstance(data, RatingSet) else read_data(data, model=model, seed=seed)
-    return ratings.only(np.arange(ratings.values.size))  # each person's next to each other
+    return ratings.only(np.arange(ratings.values.size))  # sorted by person
 
 
 def read_data(
@@ -209,7 +209,7 @@ def read_data(
     catalogue: Path | None = None,
     junk_share: float = SHARE,
 ) -> RatingSet:
-    """Return the ratings at this place, or the texts where the model learns from texts."""
+    """Return the ratings at this path, or the texts if the model learns from texts."""
     if not registry.find(model).has_texts:
         return read_ratings(source, columns=columns, catalogue=catalogue, junk_share=junk_share)
     from secemb_tools.datasets.texts import read_texts
@@ -235,7 +235,7 @@ def _fewer(ratings: RatingSet, devices: int) -> RatingSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surveyed:
-    """One round of people who are drawn."""
+    """One survey round of people drawn at random."""
 
     people: int
     seed: int
@@ -266,6 +266,6 @@ def with_scale(recipe: Recipe, ratings: RatingSet, *, seed: int) -> Recipe:
         seed=seed,
     )
     found = Engine(world, way=PRIVATE).step().figures
-    spread = found.get("rating_spread", 0.0) or recipe.spread  # all ratings are alike: any will do
-    digits = max(0, 2 - math.floor(math.log10(spread)))  # as exact as such a survey is
+    spread = found.get("rating_spread", 0.0) or recipe.spread  # all ratings are equal, so any value works
+    digits = max(0, 2 - math.floor(math.log10(spread)))  # the precision of such a survey
     return recipe.changed(centre=round(found.get("mean_rating", recipe.centre), digits), spread=round(spread, digits))

@@ -52,18 +52,18 @@ def simulate(
     """Run a scenario and return it: `.table()`, `.plot()`, `.save(folder)`.
 
     `settings` are fields of `secemb_tools.simulation.recipes.Recipe`, such as `rounds`, `cohort`, `capacity`,
-    `dimension`, `loss`, `rate=0.02`, `penalty` or `optimiser`; those that are not given follow from the data by a rule,
+    `dimension`, `loss`, `rate=0.02`, `penalty` or `optimiser`; those not given follow from the data by a rule,
     and all of them are in the run's file. With `epsilon`, or `privacy` (a file as for
-    `secemb task create`), the run has a privacy budget, and so much noise.
+    `secemb task create`), the run has a privacy budget and the corresponding noise.
 
-    `data` is the place of a rating set, or of texts for a model that learns from those; a polars or pandas frame; or
-    what `secemb_tools.datasets.read_ratings` has returned. Without it ratings are made up. `model` is a registered
+    `data` is the path of a rating set, or of texts for a model that learns from those; a polars or pandas frame; or
+    the result of `secemb_tools.datasets.read_ratings`. Without it ratings are generated. `model` is a registered
     name, a class as `package.module:Class`, or a model instance, which is known in this process only and takes
     `processes=1`.
 
-    On one machine the same arguments give the same table, bit for bit, here and over HTTP. With `runs` the run is kept
-    in a directory of its name there, every `save_every` rounds and at the end; the same call again goes on where it was
-    cut short.
+    On one machine the same arguments give the same table, bit for bit, here and over HTTP. With `runs` the run is saved
+    in a directory with its name there, every `save_every` rounds and at the end; the same call again resumes an
+    interrupted run.
 
     With `processes=None` a long run uses all cores; the table stays the same. A script that asks for that must guard
     its start with `if __name__ == "__main__":`, as always where Python starts processes.
@@ -105,7 +105,7 @@ def simulate_world(
     watch: Watcher | None = None,
     processes: int | None = 1,
 ) -> Run:
-    """Run a world that is made already."""
+    """Run an existing world."""
     if way not in RUN_WAYS or whole("save_every", save_every) < 1:
         raise ScenarioError(f"way must be one of {', '.join(RUN_WAYS)}, and save_every at least 1")
     run = _begin(world, way, name or default_name(world, way), runs)
@@ -124,7 +124,7 @@ def simulate_world(
 
 
 def advance(run: Run, *, runs: Path | None, save_every: int = SAVE_EVERY, watch: Watcher | None = None) -> None:
-    """Run the rounds that are left, and keep the run now and then if there is a directory for it."""
+    """Run the remaining rounds, and save the run regularly if there is a directory for it."""
     tables = [run.rows] if run.plain is None else [run.rows, run.plain]
     while not run.finished:
         start = perf_counter()
@@ -144,7 +144,7 @@ def advance(run: Run, *, runs: Path | None, save_every: int = SAVE_EVERY, watch:
 
 
 def settle(run: Run, engine: Engine) -> None:
-    """Let the version that the fleet's evaluations speak for be the model, after the last round."""
+    """After the last round, restore the version with the best evaluations of the fleet."""
     if run.stopped:
         engine.return_to_best()
     elif run.without_vectors and engine.whole is None:
@@ -152,7 +152,7 @@ def settle(run: Run, engine: Engine) -> None:
 
 
 def default_name(world: ScenarioWorld, way: str) -> str:
-    """Return a name that says what the run is, and differs wherever the scenario does."""
+    """Return a descriptive name for the run, which is different for each scenario."""
     scenario = world.scenario
     return f"{scenario.model}-{world.ratings.name.replace(' ', '-')}-{way}-{scenario.seed}-{scenario.digest}"
 

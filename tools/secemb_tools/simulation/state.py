@@ -1,4 +1,4 @@
-"""What a run needs to go on after it was cut short: its state, replaced as a whole, and its ratings."""
+"""The data to resume an interrupted run: its state, replaced atomically, and its ratings."""
 
 import io
 import json
@@ -29,11 +29,11 @@ Tables = list[list[Row]]  # one for each engine
 RATINGS = "ratings.npz"
 _ARRAYS = ("people", "items", "values", "user_features", "item_features")
 _WHEN = ("times", "order")  # which a set may have
-_UNSEEN = "unseen "  # before what the texts are that no device has
+_UNSEEN = "unseen "  # prefix of the kinds of texts that no device has
 
 
 def save_state(path: Path, engines: Sequence[Engine], tables: Tables) -> None:
-    """Write where all engines stand; they must have run equally many rounds."""
+    """Write the state of all engines, which must have run equally many rounds."""
     tensors: Tensors = {}
     for engine in engines:
         tensors |= {f"{engine.way} {name}": value for name, value in _tensors_of(engine)}
@@ -48,7 +48,7 @@ def save_state(path: Path, engines: Sequence[Engine], tables: Tables) -> None:
 
 
 def restore_state(path: Path, engines: Sequence[Engine]) -> Tables | None:
-    """Bring engines to where they stood; return their tables, or nothing where nothing was saved."""
+    """Restore the state of engines; return their tables, or None if nothing was saved."""
     if not path.exists():
         return None
     try:
@@ -75,7 +75,7 @@ def restore_state(path: Path, engines: Sequence[Engine]) -> Tables | None:
 
 
 def carry_over(old: Engine, new: Engine) -> None:
-    """Let an engine of another task of the same shape go on where an engine stands."""
+    """Copy an engine's state to an engine of another task of the same shape."""
     new.rounds, new.evaluated = old.rounds, dict(old.evaluated)
     if old.whole is not None:
         old.model, old.whole = old.whole, None

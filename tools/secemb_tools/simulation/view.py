@@ -1,4 +1,4 @@
-"""A run for people: a bar while it is under way, a table when it has ended."""
+"""The view of a run: a progress bar while it runs, and a table at the end."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from secemb_tools.simulation.world import Sampled
 
 
 class RoundsBar:
-    """How far a run is; in a file, where a bar is of no use, a line for each error."""
+    """The progress of a run; in a file, where a bar is useless, a line for each error."""
 
     def __init__(self, console: Console, name: str, *, rounds: int) -> None:
         self._console, self._name = console, name
@@ -38,7 +38,7 @@ class RoundsBar:
         self._task = self.progress.add_task(name, total=rounds, error="")
 
     def show(self, row: Row) -> None:
-        """Show a round that has ended, and what it measured, if it did."""
+        """Show a finished round, and its measurements, if any."""
         self.progress.update(self._task, completed=row.round + 1)
         if row.rmse is not None:
             words = f"RMSE {row.rmse:.4f}"
@@ -52,7 +52,7 @@ class RoundsBar:
 
 
 class RunProgress:
-    """The bar of a kept run that is taken further, on stderr, for the length of a `with`."""
+    """The progress bar for continuing a saved run, on stderr, as a context manager."""
 
     def __init__(self, name: str, *, rounds: int) -> None:
         self._bar = RoundsBar(Console(stderr=True, highlight=False), name, rounds=rounds)
@@ -65,7 +65,7 @@ class RunProgress:
         self._bar.progress.stop()
 
     def watch(self, row: Row) -> None:
-        """Show a round that has ended."""
+        """Show a finished round."""
         self._bar.show(row)
 
 
@@ -109,7 +109,7 @@ def run_with_progress(
 
 
 def show_run(run: Run) -> None:
-    """Print what a run came to."""
+    """Print the results of a run."""
     facts: dict[str, object] = {
         "run": run.name,
         "model": run.scenario.model,
@@ -144,12 +144,12 @@ def show_run(run: Run) -> None:
             table.add_row(str(row.round), *figures, f"v{row.version}", row.digest[:16])
     if run.scenario.recipe.loss != SQUARED:
         table.caption = "rankings among sampled strangers, as measured by the fleet"
-    if table.row_count and not _is_of_texts(run.final):  # one word of each device, among rare ones, says little
+    if table.row_count and not _is_of_texts(run.final):  # one word of each device, among rare ones, is not informative
         Console(highlight=False).print(table)
 
 
 def _known(scenario: Scenario) -> str:
-    """Return the ε against those who know who took part, if it can be had here."""
+    """Return the ε against those who know who took part, if it is available here."""
     if scenario.noise is None:
         return "unknown: the run has no noise"
     try:
@@ -161,7 +161,7 @@ def _known(scenario: Scenario) -> str:
 
 
 def _advice(run: Run) -> str:
-    """Return what may make a model better than a simpler one."""
+    """Return advice for a model that does not beat a simpler one."""
     if run.scenario.noise is not None:
         return "more rounds would cost budget. Use larger rounds (--cohort) or a larger --epsilon; see docs/privacy.md"
     if run.ended == EARLY:
@@ -170,13 +170,13 @@ def _advice(run: Run) -> str:
 
 
 def show_final(final: dict[str, Any], *, advice: str) -> None:
-    """Print the model's figures beside those of simpler models of the same interactions."""
+    """Print the model's figures and those of simpler models on the same interactions."""
     if _is_of_texts(final):
         _show_perplexities(final, advice=advice)
         return
     console, figures = Console(highlight=False), final["model"]
     names = [name for name in ("rmse", "mae", "hit_rate", "recall", "ndcg", "mrr") if name in figures]
-    table = Table("", *names, box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))  # 80 columns are enough
+    table = Table("", *names, box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))  # 80 columns suffice
     for name, found in final.items():
         table.add_row(name, *(_estimate(found[one]) for one in names))
     ranks = f", whole catalogue, k = {figures['k']}" if "k" in figures else ""
@@ -198,7 +198,7 @@ def _is_of_texts(final: dict[str, Any] | None) -> bool:
 
 
 def _show_perplexities(final: dict[str, Any], *, advice: str) -> None:
-    """Print how well the model and simpler ones expect the words of texts that no device has."""
+    """Print the perplexities of the model and simpler ones on texts that no device has."""
     console, table = Console(highlight=False), Table("", "perplexity", "words", box=SIMPLE_HEAD, show_edge=False)
     for name, found in final.items():
         table.add_row(name, _estimate(found["perplexity"], digits=1), f"{found['words']:,}")
@@ -212,12 +212,12 @@ def _show_perplexities(final: dict[str, Any], *, advice: str) -> None:
 
 
 def _alike(final: dict[str, Any], figures: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the figures of rankings among as many as these, or of predictions; the model's come first."""
+    """Return the figures of rankings among the same number of items, or of predictions; the model's come first."""
     return [found for found in final.values() if found.get("strangers") == figures.get("strangers")]
 
 
 def _value(found: dict[str, Any], name: str) -> float:
-    """Return a figure so that less is better."""
+    """Return a figure with a sign such that less is better."""
     value: float = found[name]["value"]
     return value if name == "rmse" else -value
 
@@ -229,7 +229,7 @@ def _estimate(found: dict[str, float | None], *, digits: int = 4) -> str:
 
 
 def show_comparison(comparison: dict[str, Any]) -> None:
-    """Print two runs next to each other."""
+    """Print two runs side by side."""
     table = Table("round", comparison["first"], comparison["second"], "", box=SIMPLE_HEAD, show_edge=False)
     for row in comparison["rounds"]:
         figure = "ndcg" if row["first_rmse"] is None and row["second_rmse"] is None else "rmse"

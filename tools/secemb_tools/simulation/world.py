@@ -1,4 +1,4 @@
-"""What a run follows from: people and their ratings, the model, the task, and who takes part when. One seed decides."""
+"""The world of a run: people and their ratings, the model, the task, and the schedule, all from one seed."""
 
 import hashlib
 from dataclasses import dataclass
@@ -18,27 +18,27 @@ from secemb_tools.datasets import RatingSet
 from secemb_tools.simulation.recipes import MakeModel, Recipe
 from secemb_tools.simulation.reproducible import reproducible
 
-_NO_WORD = "\ufffd"  # stands for a word that the vocabulary does not have
-_SAMPLE, _EPOCH, _PANEL = 4, 21, 22  # what a seed is used for
+_NO_WORD = "\ufffd"  # a word outside the vocabulary
+_SAMPLE, _EPOCH, _PANEL = 4, 21, 22  # purposes of derived seeds
 
 
 class Schedule(Protocol):
-    """Who takes part in which round, and what for."""
+    """The participants and the kind of each round."""
 
     def kind_of(self, number: int) -> str:
-        """Return what the round of a number, counted from zero, is for."""
+        """Return the kind of a round by its number, from zero."""
 
     def people_of(self, number: int) -> Indices:
-        """Return who takes part in it."""
+        """Return the participants of a round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InTurn:
     """Everybody trains once in an epoch of rounds; the order of an epoch is drawn.
 
-    The last round of an epoch has those who are left. If they are fewer than a round needs, they wait for the next
-    epoch. With `evaluate_every` each round of that number is an evaluation. Everybody evaluates once in an epoch of
-    those, in an order of their own: several evaluations in a row measure with different people.
+    The last round of an epoch has the remaining people. If they are fewer than a round needs, they wait for the next
+    epoch. With `evaluate_every` every round whose number is a multiple of it is an evaluation. Everybody evaluates
+    once in an epoch of those, in a separate order, so that consecutive evaluations measure with different people.
     """
 
     people: int
@@ -48,7 +48,7 @@ class InTurn:
     evaluate_every: int | None = None
 
     def kind_of(self, number: int) -> str:
-        """Return what a round is for, as server 0 decides it from its settings."""
+        """Return the kind of a round, as server 0 decides it from its settings."""
         return EVALUATE if self.evaluate_every and (number + 1) % self.evaluate_every == 0 else TRAIN
 
     def people_of(self, number: int) -> Indices:
@@ -59,7 +59,7 @@ class InTurn:
         return self._next(_EPOCH, number - evaluated)
 
     def _next(self, use: int, earlier: int) -> Indices:
-        """Return whose turn it is after this many rounds of the same kind."""
+        """Return the participants after this many rounds of the same kind."""
         starts = range(0, self.people - self.smallest + 1, self.cohort)
         epoch, place = divmod(earlier, len(starts))
         order = np.random.default_rng([self.seed, use, epoch]).permutation(self.people)
@@ -68,7 +68,7 @@ class InTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """Each person takes part in a round with the same probability, whatever the others do: Poisson sampling."""
+    """Poisson sampling: each person takes part in a round independently with the same probability."""
 
     people: int
     cohort: int  # on average
@@ -79,7 +79,7 @@ class Sampled:
         return TRAIN
 
     def people_of(self, number: int) -> Indices:
-        """Return who takes part in a round; a draw of fewer than two is repeated."""
+        """Return the participants of a round; a draw of fewer than two is repeated."""
         random = np.random.default_rng([self.seed, _SAMPLE, number])
         found = np.empty(0, dtype=np.int64)
         while found.size < 2:
@@ -92,17 +92,17 @@ class Sampled:
         return min(1.0, self.cohort / self.people)
 
     def most_rounds_of_one(self, rounds: int) -> int:
-        """Return in how many of the first rounds the person takes part who does so most often."""
+        """Return the maximum number of the first rounds in which any person takes part."""
         everybody = [self.people_of(number) for number in range(rounds)]
         return int(np.bincount(np.concatenate(everybody)).max())
 
     def largest_cohort(self, rounds: int) -> int:
-        """Return how many people the fullest of the first rounds has."""
+        """Return the size of the largest of the first rounds."""
         return max(self.people_of(number).size for number in range(rounds))
 
 
 class _NamedBytes:
-    """Bytes that follow from a name. Most devices draw none in most rounds, so the stream is made when it is needed."""
+    """Bytes derived from a name. Most devices draw none in most rounds, so the stream is created on first use."""
 
     __slots__ = ("_name", "_stream")
 
@@ -118,23 +118,23 @@ class _NamedBytes:
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class World:
-    """Everything that decides a run, but for how its updates are added. It can be sent to another process."""
+    """Everything that determines a run, except how updates are summed. It can be sent to another process."""
 
-    ratings: RatingSet  # what devices hold
+    ratings: RatingSet  # the data of devices
     recipe: Recipe
     task: TaskSpec
     schedule: Schedule
     seed: int
     epochs: int = 1
-    hold_out: float = 0.0  # the fraction of a person's ratings that the device keeps for evaluation
+    hold_out: float = 0.0  # the fraction of a person's ratings that the device reserves for evaluation
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what another process needs: models are made there."""
+        """Return the state for another process, which creates its own models."""
         return {name: value for name, value in self.__dict__.items() if name not in ("models", "_slices")}
 
     @cached_property
     def models(self) -> MakeModel:
-        """Return what makes the model of each person."""
+        """Return the factory for each person's model."""
         return self.recipe.models(self.ratings)
 
     @cached_property
@@ -142,14 +142,14 @@ class World:
         return self.ratings.by_person()
 
     def ratings_of(self, person: int) -> dict[int, float]:
-        """Return what a person has rated, in the order of the items."""
+        """Return a person's ratings, in the order of the items."""
         mine = self._slices[person]
         items, values = self.ratings.items[mine], self.ratings.values[mine]
         order = np.argsort(items)
         return dict(zip(items[order].tolist(), values[order].tolist(), strict=True))
 
     def events_of(self, person: int) -> Events:
-        """Return what a person has chosen, in time order; without times, in the order of the file."""
+        """Return a person's choices, in time order; without times, in the order of the file."""
         mine, ratings = self._slices[person], self.ratings
         items, times, order = ratings.items[mine], ratings.times, ratings.order
         place = np.arange(items.size) if order is None else order[mine]
@@ -164,27 +164,27 @@ class World:
         return [" ".join(_NO_WORD if row == UNKNOWN else words[row] for row in rows) for rows in texts if rows.size]
 
     def ratings_a_device(self) -> tuple[int, int]:
-        """Return how many ratings the device with the fewest has, and the one with the most."""
+        """Return the minimum and the maximum number of ratings on a device."""
         counts = [mine.stop - mine.start for mine in self._slices]
         return min(counts), max(counts)
 
     def model_of(self, person: int) -> Model:
-        """Return the model as this person's device has it: its arithmetic follows from the seed alone."""
+        """Return the model on this person's device, whose arithmetic depends on the seed only."""
         return reproducible(self.models(person), seed=self.seed, person=person)
 
     def hold_out_key_of(self, person: int) -> bytes:
-        """Return the key by which this person's device chooses what it holds out; nothing is secret in a run."""
+        """Return the hold-out key of this person's device; nothing is secret in a run."""
         return hashlib.sha256(f"secemb simulation {self.seed} {person}".encode()).digest()
 
     def random_bytes(self, use: str, *names: int) -> RandomBytes:
-        """Return what a device or a server draws from, so that a run can be repeated; it is different for each use."""
+        """Return a reproducible source of random bytes for a device or a server, which is different for each use."""
         return _NamedBytes(self._name(use, *names))
 
     def device_bytes(self, number: int, person: int) -> RandomBytes:
-        """Return what a device over HTTP draws from in a round: it then chooses the items of the simulated device.
+        """Return the random bytes of a device over HTTP, so that it chooses the simulated device's items.
 
-        It draws the seed of its session first. The session, and what it chooses before, then have the bytes of the one
-        stream that the simulated device draws from.
+        It draws the seed of its session first. The session, and the selection before it, then use the bytes of the
+        single stream that the simulated device draws from.
         """
         name = self._name("session", number, person)
         stream, first = _NamedBytes(name), [hashlib.sha256(name.encode()).digest()]
