@@ -1,11 +1,11 @@
-"""The paper's ablation behind one interface: what each of its steps saves, measured on the same kernel.
+"""The paper's ablation behind one interface: the savings of each step, measured on the same kernel.
 
     Init        a key for every element of every row           (paper, "Initial Construction")
     RowEncoded  a key for every row                            (paper, "Row-wise Encoding")
     PathShared  one more correction word on the path of the read: this is SecEmb
     FullMatrix  no point functions: the whole table down, two additive shares of the whole update up
 
-The device half takes a placement, so that what is timed is the sharing. All of them read rows by XOR of float32 bits
+The device half takes a placement, so that only the sharing is timed. All of them read rows by XOR of float32 bits
 (the paper's Init and RowEncoded read in fixed point), so they differ only in the write. Their dense part is zeros. For
 measurement only: devices and servers use `PathShared` through `secemb_sdk.round.session` and
 `secemb_party.evaluation`.
@@ -41,7 +41,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Received:
-    """What one server has of one device at the end of a round."""
+    """The data that one server has of one device at the end of a round."""
 
     session_id: bytes
     request: bytes
@@ -49,7 +49,7 @@ class Received:
 
 
 class Construction(ABC):
-    """One way to read rows and to add to them without showing which."""
+    """One way to read rows and to add to them without revealing which."""
 
     name: ClassVar[str]
 
@@ -152,7 +152,7 @@ class Init(Construction):
         words, leaf0, leaf1 = self.backend.generate(keys, roots[0], roots[1], leaves, geometry.depth)
         elements = np.ascontiguousarray(payload.T).reshape(-1, 1)
         body = codec.pack_words(words) + self.backend.convert_gen(keys.convert, leaf0, leaf1, elements).tobytes()
-        dense = np.zeros(self.round.task.dense_size, dtype=payload.dtype)  # server 1 has its share from a seed
+        dense = np.zeros(self.round.task.dense_size, dtype=payload.dtype)  # server 1 derives its share from a seed
         secure_sum.add_seeded(label.key(Purpose.SUM_SHARE, seeds[1]), dense, self.backend)
         return seeds[0] + body + dense.tobytes(), seeds[1] + body
 
@@ -182,17 +182,17 @@ class Init(Construction):
 
 
 class FullMatrix(Construction):
-    """Two-server additive sharing of the whole update, as the paper's Secure FedRec: both shares travel in full."""
+    """Two-server additive sharing of the whole update, the paper's Secure FedRec: both shares are sent in full."""
 
     name = "full matrix"
 
     def ask(self, placement: Placement) -> Asked:
-        """Ask for nothing: the whole table comes anyway."""
+        """Send no request: the whole table is sent anyway."""
         none = np.empty((0, 16), dtype=np.uint8)
         return Asked(self.random_bytes(16), placement, PathSecret(none, none), (b"", b""))
 
     def answer(self, party: int, session_id: bytes, request: bytes, tagged: Words32) -> bytes:
-        """Return the whole table, from server 0 alone."""
+        """Return the whole table, from server 0 only."""
         return tagged[:, :-1].tobytes() if party == 0 else b""
 
     def write(self, asked: Asked, payload: RingArray) -> Messages:
@@ -208,7 +208,7 @@ class FullMatrix(Construction):
         return np.subtract(whole, mask, out=whole).tobytes(), mask.tobytes()
 
     def add(self, party: int, received: Sequence[Received], sums: RingArray) -> None:
-        """Add the shares as they are."""
+        """Add the shares directly."""
         for one in received:
             np.add(sums, np.frombuffer(one.update, sums.dtype, sums.size).reshape(sums.shape), out=sums)
 
@@ -217,5 +217,5 @@ ABLATION: tuple[type[Construction], ...] = (Init, RowEncoded, PathShared, FullMa
 
 
 def _writing_id(session_id: bytes) -> bytes:
-    """Return another session's name, so that the second set of paths has its own keys."""
+    """Return another session id, so that the second set of paths has its own keys."""
     return bytes(byte ^ 0xFF for byte in session_id)

@@ -1,4 +1,4 @@
-"""How often an update that is too long passes the norm proof: exactly for simple vectors, and a bound for all of them.
+"""The probability that an update that is too long passes the norm proof: exact for simple vectors, and a bound for all.
 
 Lengths are in units of the norm bound Δ, probabilities are logarithms to the base 2. A projection has entries −1, 0, 0
 and +1, the squares of K projections may add up to K · Δ², and the ring is at least 32 Δ wide.
@@ -41,8 +41,8 @@ def flat(length: float, entries: int, projections: int = PROJECTIONS) -> float:
 
 
 def bound(length: float, projections: int = PROJECTIONS, ring: float = NARROWEST) -> float:
-    """Return what no vector of at least this length exceeds: sparse or dense, small or wrapping around the ring."""
-    length = min(length, ring / 2)  # a longer vector does not pass more often
+    """Return a bound for every vector of at least this length: sparse or dense, small or wrapping around the ring."""
+    length = min(length, ring / 2)  # a longer vector is not more likely to pass
     steps = np.geomspace(0.02, 2, 30)
     return min(0.0, min(projections * (float(t) + _mean(length, ring, float(t))) for t in steps) / math.log(2))
 
@@ -64,7 +64,7 @@ def _mean(length: float, ring: float, t: float) -> float:
 
 
 def honest_failure() -> tuple[float, float]:
-    """Return how often an update of length Δ fails: for many small entries, and at most for any."""
+    """Return the probability that an update of length Δ fails: for many small entries, and a bound for any."""
     # As in `dense`, but not reached; the entries are sub-Gaussian, so that E[exp(R² / 2)] is at most √2.
     mean = float(PROJECTIONS)
     fails = math.fsum(math.exp(at * math.log(mean) - mean - math.lgamma(at + 1)) for at in range(PROJECTIONS // 2))

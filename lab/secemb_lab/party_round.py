@@ -13,12 +13,12 @@ from secemb_shared.messages import RoundSpec
 class _Session:
     keys: bytes
     answer: bytes
-    alike: bytes  # what both parties must find in the keys
+    alike: bytes  # the fingerprint that both parties must compute from the keys
     update: bytes | None = None
 
 
 class PartyRound:
-    """What one party knows of one round: the model, and for each session its keys and its update."""
+    """One party's state in one round: the model, and for each session its keys and its update."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class PartyRound:
         self._opened: list[bytes] | None = None
 
     def keys(self, session_id: bytes, data: bytes) -> bytes:
-        """Take a session's KEYS message and return its ANSWER; the same bytes get the same answer, others none."""
+        """Accept a session's KEYS message and return its ANSWER; the same bytes get the same answer, others none."""
         known = self._sessions.get(session_id)
         if known is None:
             self._check_open()
@@ -46,7 +46,7 @@ class PartyRound:
         return known.answer
 
     def update(self, session_id: bytes, data: bytes) -> None:
-        """Take a session's upload; the same bytes may come again, others may not."""
+        """Accept a session's upload; the same bytes may be sent again, different ones are refused."""
         session = self._known(session_id)
         if session.update is None:
             self._check_open()
@@ -56,11 +56,11 @@ class PartyRound:
             raise SessionError("this session sent another update before; a path is used once")
 
     def complete(self) -> list[bytes]:
-        """Return the sessions whose update is here, sorted: what the two parties agree on before they add."""
+        """Return the sessions with an update, sorted, on which the two parties agree before they add."""
         return sorted(name for name, session in self._sessions.items() if session.update is not None)
 
     def digests(self) -> dict[bytes, tuple[bytes, bytes]]:
-        """Return, for each complete session, the digests of what both parties must have received alike."""
+        """Return, for each complete session, the digests of the data that must be the same for both parties."""
         return {
             name: (self._known(name).alike, check_update(self.round, self.party, name, self._complete(name).update))
             for name in self.complete()

@@ -1,4 +1,4 @@
-"""What the commands of the laboratory print with `--json`, by command."""
+"""The output of the laboratory's commands with `--json`, by command."""
 
 from typing import Any
 
@@ -37,12 +37,12 @@ class Operations(TypedDict):
     block_ns: float
     ns: dict[str, float]
     tree_blocks: float
-    check_share: float  # what the check adds to a session without it
+    check_share: float  # time that the check adds to a session
     convert_share: float
 
 
 class Speedup(TypedDict):
-    """How much two threads gain."""
+    """The speed-up of two threads."""
 
     shape: str
     work: str
@@ -74,7 +74,7 @@ class Sharing(TypedDict):
 
 
 class Footprint(TypedDict):
-    """The weight of the SDK."""
+    """The footprint of the SDK."""
 
     import_cpu_seconds: float
     imports_torch: bool
@@ -83,7 +83,7 @@ class Footprint(TypedDict):
 
 
 class Bar(TypedDict):
-    """A goal and what was measured."""
+    """A goal and its measurement."""
 
     name: str
     measured: float
@@ -114,7 +114,7 @@ class Percentiles(TypedDict):
 
 
 class ServerLoad(TypedDict):
-    """What a session costs one server."""
+    """The cost of a session for one server."""
 
     cpu_ms_a_session: float
     kernel_ms_a_session: float
@@ -190,7 +190,7 @@ class Median(TypedDict):
 
 
 class Timed(TypedDict):
-    """The time of reads and updates, and what they cost."""
+    """The time and cost of reads and updates."""
 
     keys_ms: Median
     update_ms: Median

@@ -1,1 +1,1 @@
-"""Hostile clients against two real servers: what each attack changes, and what honest devices notice of it."""
+"""Hostile clients against two real servers: the effect of each attack on the servers and on honest devices."""

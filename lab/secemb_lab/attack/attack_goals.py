@@ -1,4 +1,4 @@
-"""What must hold under each attack."""
+"""The goals under each attack."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,13 +6,13 @@ from secemb_lab.attack.attacks import FIGURES, NONE, REJECTED, WITHIN
 from secemb_lab.attack.stage import Figures
 from secemb_lab.report.report_file import Goal
 
-LATENCY = 2.0  # times that of no attack
-RMSE = 0.01  # beyond that of no attack
-MEMORY = 300e6  # bytes that a server may grow by
+LATENCY = 2.0  # multiple of the value without an attack
+RMSE = 0.01  # beyond the value without an attack
+MEMORY = 300e6  # allowed memory growth of a server
 
 
 def goals(found: Sequence[Figures], *, quick: bool) -> list[Goal]:
-    """Return every goal, with what was measured; a quick run has none that depend on time or on many rounds."""
+    """Return every goal with its measurement; a quick run omits those that depend on time or on many rounds."""
     return [goal for one in found for goal in _goals(one, quick=quick)]
 
 

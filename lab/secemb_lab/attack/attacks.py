@@ -1,4 +1,4 @@
-"""The attacks: who takes part, what they do, and what must become of it."""
+"""The attacks: their clients, actions and expected outcomes."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -22,11 +22,11 @@ from secemb_lab.attack.clients import (
 )
 from secemb_lab.attack.forgeries import FORGERIES
 
-SEATS = 2  # of a round that are not honest devices'
+SEATS = 2  # of a round that are not for honest devices
 TOKENS = 80  # of all attackers
 _MANY, _OTHERS, _SILENT, _FLOOD = range(10, 40), range(10), range(40, 42), range(40, TOKENS)
 IDLE = 1000  # connections to each server
-HEADERS = (10, 300)  # connections to each server, and megabytes in all
+HEADERS = (10, 300)  # connections to each server, and megabytes in total
 READERS = 4
 
 _ZEROS = forging(FORGERIES["zeros"])
@@ -36,18 +36,18 @@ Hostile: TypeAlias = Callable[[Target], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
-    """One attack: hostile clients that run beside honest devices."""
+    """One attack: hostile clients that run alongside honest devices."""
 
     name: str
-    kind: str  # what must become of it
+    kind: str  # the expected outcome
     run: Hostile
     evaluate_every: int = 0
     survey_first: bool = False
-    slow: bool = False  # rounds wait for deadlines: fewer of them
+    slow: bool = False  # rounds wait for deadlines, so there are fewer of them
 
     @property
     def setting(self) -> tuple[int, bool]:
-        """Return what the servers must be set to."""
+        """Return the required settings of the servers."""
         return self.evaluate_every, self.survey_first
 
 
@@ -56,7 +56,7 @@ def _seats(act: Act, count: int = SEATS, tokens: range = _MANY, step: str = "joi
 
 
 async def _beside(target: Target, *, attack: Hostile, seats: int) -> None:
-    """Run an attack that takes this many seats, and let others take the rest with updates of zeros."""
+    """Run an attack that takes this many seats, and fill the remaining seats with updates of zeros."""
     await asyncio.gather(_seats(_ZEROS, SEATS - seats)(target), attack(target))
 
 

@@ -1,4 +1,4 @@
-"""What hostile clients do, each until it is ended: sessions that break a rule, and requests that hold a server up."""
+"""Hostile clients, each running until stopped: sessions that break a rule, and requests that slow a server down."""
 
 import asyncio
 import secrets
@@ -21,20 +21,20 @@ from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.spec import EVALUATE, TRAIN
 from secemb_shared.randomness import Indices
 
-_PAUSE = 0.05  # seconds between two requests to join that were answered "not now"
+_PAUSE = 0.05  # seconds between two refused requests to join
 _SECONDS = 30.0
 _HEAD = b"a-header: " + b"x" * 4000 + b"\r\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Two servers, and what hostile clients have: tokens, and items that no honest device rates."""
+    """Two servers, and the resources of hostile clients: tokens, and items that no honest device rates."""
 
     urls: tuple[str, str]
     task: TaskSpec
     tokens: tuple[str, ...] = field(repr=False)
     items: tuple[int, ...]
-    last: int = 0  # the last round that is attacked: who has had a seat in it takes no other
+    last: int = 0  # the last attacked round: a client with a seat in it takes no other
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ Act: TypeAlias = Callable[["Client", Seat], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One hostile client. It has several tokens and takes them in turn: servers let one that failed wait."""
+    """One hostile client. It uses several tokens in turn, because servers delay one that failed."""
 
     http: httpx.AsyncClient
     target: Target
@@ -88,14 +88,14 @@ class Client:
             await self.put(role, seat, "update", update[role], macs[role])
 
     def honest(self, seat: Seat) -> DeviceSession:
-        """Return a session by the rules, under the id that has joined."""
+        """Return an honest session, with the id that joined."""
         given = [seat.session_id]
         return DeviceSession(
             seat.round, self.items, random_bytes=lambda count: given.pop() if given else secrets.token_bytes(count)
         )
 
     async def take_seats(self, act: Act, step: str = "join") -> None:
-        """Join every round up to the last, once, and do this in it; reads go on until they are ended."""
+        """Join every round up to the last, once, and run this in it; reads continue until stopped."""
         token, taken = next(self.tokens), -1
         while True:
             with suppress(httpx.HTTPError):
@@ -111,7 +111,7 @@ class Client:
 
 
 def forging(forgery: Forgery) -> Act:
-    """Return what sends a forged session in training rounds, and zeros in others."""
+    """Return a function that sends a forged session in training rounds, and zeros in others."""
 
     async def act(client: Client, seat: Seat) -> None:
         if seat.round.kind != TRAIN:
@@ -126,7 +126,7 @@ def forging(forgery: Forgery) -> Act:
 
 
 async def lie(client: Client, seat: Seat) -> None:
-    """Report figures that no device can have, and train with zeros."""
+    """Report impossible figures, and train with zeros."""
     session = client.honest(seat)
     if seat.round.kind == TRAIN:
         await client.send(seat, session.keys, session.write_nothing())
@@ -147,7 +147,7 @@ async def stop_half_way(client: Client, seat: Seat) -> None:
 
 
 async def frame(client: Client, seat: Seat) -> None:
-    """Raise what an operator could take for the other server's doing: a false MAC, and boxes that cannot be opened."""
+    """Cause faults that could be attributed to the other server: a false MAC, and boxes that cannot be decrypted."""
     session = client.honest(seat)
     for role in (0, 1):
         await client.put(role, seat, "keys", session.keys[role])
@@ -158,19 +158,19 @@ async def frame(client: Client, seat: Seat) -> None:
                 await client.put(role, seat, "update", update[role], false)
     if seat.round.task.relays:
         await client.put(0, seat, "relayed-keys", session.keys[0] + secrets.token_bytes(1000))
-    for role in (0, 1):  # it still takes part, so that the round does not wait
+    for role in (0, 1):  # it still takes part, so that the round does not wait for it
         await client.put(role, seat, "update", update[role], session.marks.macs[role])
 
 
 async def read_rows(client: Client, seat: Seat) -> None:
-    """Read rows over and over with one ticket."""
+    """Read rows repeatedly with one ticket."""
     for _ in range(20):
         for role, keys in enumerate(client.honest(seat).keys):
             await client.put(role, seat, "rows", keys)
 
 
 async def withhold_bodies(client: Client, seat: Seat) -> None:
-    """Announce 70 bodies to each server with one ticket and send none; take part afterwards."""
+    """Announce 70 bodies to each server with one ticket and send none; then take part."""
     session = client.honest(seat)
     head = (
         f"PUT {path_of(seat.round, seat.session_id, 'keys')} HTTP/1.1\r\nhost: x\r\n"
@@ -182,7 +182,7 @@ async def withhold_bodies(client: Client, seat: Seat) -> None:
 
 
 async def stay_idle(target: Target, connections: int) -> None:
-    """Keep connections open to each server, and open others where one is closed."""
+    """Keep connections open to each server, and replace closed ones."""
 
     async def one(url: str) -> None:
         while True:
@@ -193,7 +193,7 @@ async def stay_idle(target: Target, connections: int) -> None:
 
 
 async def send_headers(target: Target, connections: int, megabytes: int) -> None:
-    """Send heads that do not end, as fast as they are taken, up to so many megabytes in all."""
+    """Send endless headers, as fast as they are accepted, up to this many megabytes in total."""
     left = megabytes * 1_000_000
 
     async def one(url: str) -> None:
@@ -222,7 +222,7 @@ async def _connect(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter
 
 
 async def _hold(url: str, data: bytes, seconds: float) -> None:
-    """Open a connection, send this, and wait until the server closes it or the time is up."""
+    """Open a connection, send this, and wait until the server closes it or a timeout."""
     with suppress(OSError, TimeoutError):
         reader, writer = await _connect(url)
         try:
@@ -234,7 +234,7 @@ async def _hold(url: str, data: bytes, seconds: float) -> None:
 
 
 async def with_tokens(target: Target, act: Act, count: int, tokens: range, step: str = "join") -> None:
-    """Let so many clients take seats, and share these tokens out among them."""
+    """Let this many clients take seats, and distribute these tokens among them."""
     limits = httpx.Limits(max_connections=count + 10)
     async with httpx.AsyncClient(timeout=_SECONDS, limits=limits, trust_env=False) as http:
         owned = [target.tokens[one] for one in tokens]

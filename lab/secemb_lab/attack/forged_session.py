@@ -1,4 +1,4 @@
-"""A session whose device follows no rule: any keys, any update, and the best proof of length that can be made of it."""
+"""A session whose device follows no rules: any keys, any update, and the best possible norm proof."""
 
 import hashlib
 from collections.abc import Callable
@@ -33,11 +33,11 @@ Payload = Callable[[RoundSpec, Indices], RingArray]  # the round and the item in
 
 @dataclass
 class Forger:
-    """What a session's keys are made of; an attack may change each part before they are encoded."""
+    """The parts of a session's keys; an attack may change each part before they are encoded."""
 
     round: RoundSpec
     session_id: bytes
-    wanted: Indices  # the items that it asks for
+    wanted: Indices  # the requested items
     items: Indices  # (slots,) the item in each slot, -1 where there is none
     alphas: Indices  # (slots,) the leaf that each slot's key points at
     seeds: tuple[bytes, bytes]
@@ -47,7 +47,7 @@ class Forger:
 
     @classmethod
     def begin(cls, round_: RoundSpec, session_id: bytes, wanted: Indices) -> "Forger":
-        """Make the parts as an honest device does."""
+        """Make the parts like an honest device."""
         backend, geometry, label = default_backend(), round_.task.geometry, round_.label(session_id)
         placement = round_.layout.place(wanted, secure_bytes)
         seeds = secure_bytes(SEED_BYTES), secure_bytes(SEED_BYTES)
@@ -67,7 +67,7 @@ class Forger:
         )
 
     def keys(self) -> Messages:
-        """Return the keys to both servers, with the parts as they are now."""
+        """Return the keys to both servers, with the current parts."""
         first, second = (
             encode_keys(self.round, self.session_id, party, seed, self.words, self.corrections)
             for party, seed in enumerate(self.seeds)
@@ -93,7 +93,7 @@ class Forger:
         ), true
 
     def _prove(self, shape: NormShape, words: RingArray, dense_share: RingArray) -> tuple[Proof, bool]:
-        """Prove what is true; where the update is too long, prove it with slack bits that are false."""
+        """Make a true proof; if the update is too long, make one with false slack bits."""
         backend, keys = default_backend(), self.keys()
         shares = []
         for party in (0, 1):
@@ -120,7 +120,7 @@ class Forger:
 
 
 def macs_of(round_: RoundSpec, session_id: bytes, keys: Messages, update: Messages) -> Messages:
-    """Return what shows each server that an upload comes from whoever made the keys."""
+    """Return the MACs that prove to each server that an upload is from whoever made the keys."""
     label = round_.label(session_id)
     first, second = (
         upload_mac(label, hold_of(own), hashlib.sha256(sent).digest()) for own, sent in zip(keys, update, strict=True)

@@ -1,4 +1,4 @@
-"""Sessions that break one rule each: of keys, of the length of an update, or none and push one item."""
+"""Sessions that each break one rule, about keys or the norm of an update, or break none and promote one item."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 from secemb_lab.attack.forged_session import Forger, Messages
 from secemb_shared.dpf import CorrectionWords, RingArray
 
-_TRIES = 64  # with other seeds, and so other projections, where an update is only a little too long
+_TRIES = 64  # with different seeds, and so different projections, if an update is only slightly too long
 _RANDOM = np.random.default_rng()
 
 Twist = Callable[[Forger], None]  # changes the keys
@@ -17,14 +17,14 @@ Write = Callable[[Forger], RingArray]  # returns the correction words
 
 @dataclass(frozen=True, slots=True)
 class Forgery:
-    """How a hostile session is made."""
+    """Makes a hostile session."""
 
     write: Write
     twist: Twist | None = None
-    tries: int = 1  # until a true proof can be made
+    tries: int = 1  # maximum number of tries for a true proof
 
     def make(self, begin: Callable[[], Forger]) -> tuple[Forger, Messages, Messages]:
-        """Return the session, its keys and its update, with a true proof if one of the tries has one."""
+        """Return the session, its keys and its update, with a true proof if one of the tries finds one."""
         for _ in range(self.tries):
             forger = begin()
             if self.twist is not None:
@@ -36,7 +36,7 @@ class Forgery:
 
 
 def random_words(forger: Forger) -> None:
-    """Draw the words of the path: every leaf of every slot then differs."""
+    """Draw the words of the path, so that every leaf of every slot differs."""
     left = _RANDOM.integers(0, 256, forger.words.left.shape, dtype=np.uint8)
     right = _RANDOM.integers(0, 2, forger.words.right.shape, dtype=np.uint8)
     forger.words = CorrectionWords(left, right)
@@ -62,14 +62,14 @@ def extremes(forger: Forger) -> RingArray:
 
 
 def anything(forger: Forger) -> RingArray:
-    """Draw the last words: where leaves differ, all kinds of numbers are added."""
+    """Draw the last words, so that arbitrary numbers are added where leaves differ."""
     task = forger.round.task
     shape, dtype = (task.geometry.slots, task.row_width), task.ring.dtype
     return _RANDOM.integers(0, np.iinfo(dtype).max, shape, dtype=dtype, endpoint=True)
 
 
 def one_number(times: float) -> Write:
-    """Add one number that is so many times as large as the bound on the whole update."""
+    """Add one number that is this many times the bound on the whole update."""
 
     def write(forger: Forger) -> RingArray:
         payload = _payload(forger, 0)
@@ -80,7 +80,7 @@ def one_number(times: float) -> Write:
 
 
 def all_numbers(times: float) -> Write:
-    """Fill all slots evenly, with an update that is so many times as long as the bound."""
+    """Fill all slots evenly, with an update whose norm is this many times the bound."""
 
     def write(forger: Forger) -> RingArray:
         payload = _payload(forger, 0)
@@ -91,14 +91,14 @@ def all_numbers(times: float) -> Write:
 
 
 def wrapping(forger: Forger) -> RingArray:
-    """Add half of the ring twice: projections in which both are counted, or neither, do not see it."""
+    """Add half of the ring twice: projections that count both, or neither, do not detect it."""
     payload = _payload(forger, 0)
     payload[_own(forger)[:2], -1] = 1 << (forger.round.task.ring_bits - 1)
     return forger.point_words(payload)
 
 
 def promotion(forger: Forger) -> RingArray:
-    """Raise the bias of one item by as much as the bounds on numbers and on the whole update allow."""
+    """Raise the bias of one item as far as the bounds on numbers and on the whole update allow."""
     payload, task = _payload(forger, 0), forger.round.task
     slot = np.flatnonzero(forger.items == forger.wanted[0])[:1]
     payload[slot, -1] = _negative(payload, min(task.bound, task.norm_bound or task.bound) * 99 // 100)
@@ -132,5 +132,5 @@ def _own(forger: Forger) -> list[int]:
 
 
 def _negative(like: RingArray, value: int) -> RingArray:
-    """Return minus a number in the ring: servers descend, so that this raises what it is added to."""
+    """Return minus a number in the ring: servers descend, so this raises the element that it is added to."""
     return -np.asarray(value, dtype=like.dtype)

@@ -1,4 +1,4 @@
-"""Hostile clients in a process of their own, so that they take no time from honest devices; it ends with its parent."""
+"""Hostile clients in a separate process, so that they take no time from honest devices; it ends with its parent."""
 
 import asyncio
 import os
@@ -24,9 +24,9 @@ class Attacker:
 
     @contextmanager
     def attacking(self, name: str, last: int) -> Iterator[None]:
-        """Run an attack, up to this round, while the caller does something else; raise what made it fail."""
+        """Run an attack, up to this round, while the caller does something else; raise its error if it fails."""
         self._tell((name, last))
-        yield  # whatever is raised here ends the process as well
+        yield  # any error here ends the process as well
         self._tell(None)
 
     def _tell(self, order: tuple[str, int] | None) -> None:
@@ -46,7 +46,7 @@ def hostile_process(target: Target) -> Iterator[Attacker]:
     ours, theirs = context.Pipe()
     process = context.Process(target=_main, args=(target, theirs, os.getpid()), daemon=True)
     process.start()
-    theirs.close()  # so that the line ends with the process
+    theirs.close()  # so that the connection closes with the process
     try:
         yield Attacker(ours)
     finally:

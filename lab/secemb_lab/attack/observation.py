@@ -1,4 +1,4 @@
-"""What operators can see of two servers, and how good the model is: counters, memory, rows, errors and a rank."""
+"""Observations of two servers by their operators, and of the model: counters, memory, rows, errors and a rank."""
 
 import re
 from collections import Counter
@@ -27,7 +27,7 @@ _LABEL = re.compile(r'\w+="([^"]*)"')
 
 
 def counters_of(server: Service) -> Counter[str]:
-    """Return what a server has refused, rejected and ended so far, as its metrics say it."""
+    """Return how much a server has refused, rejected and ended so far, from its metrics."""
     text = server.metrics()
     found: Counter[str] = Counter()
     for name, labels, value in _COUNTERS.findall(text):
@@ -37,7 +37,7 @@ def counters_of(server: Service) -> Counter[str]:
 
 
 async def tokens_of(server: Service) -> dict[str, Counter[str]]:
-    """Return what `secemb token list` counts, for honest and for hostile devices together."""
+    """Return the counts of `secemb token list`, for honest and hostile devices together."""
     found: dict[str, Counter[str]] = {}
     for row in await list_some(settings_at(server.folder), after="", limit=_TOKENS):
         counts = found.setdefault(row["name"].split()[0], Counter())
@@ -48,13 +48,13 @@ async def tokens_of(server: Service) -> dict[str, Counter[str]]:
 
 
 def difference(new: dict[str, Counter[str]], old: dict[str, Counter[str]]) -> dict[str, dict[str, int]]:
-    """Return by how much counters have grown."""
+    """Return the increase of counters."""
     return {name: dict(counts - old[name]) for name, counts in new.items()}
 
 
 @dataclass(frozen=True)
 class Judge:
-    """Measures versions of the model with ratings that no device has."""
+    """Evaluates versions of the model on ratings that no device has."""
 
     world: World
     split: Split
@@ -71,7 +71,7 @@ class Judge:
         return float(np.sqrt(np.mean((self._predictions(model) - self.split.test.values) ** 2)))
 
     def rank(self, model: Model, item: int) -> int:
-        """Return the place of an item among all by its bias, the best first; in the middle of those that are equal."""
+        """Return the rank of an item among all by its bias, the best first; the middle rank in ties."""
         biases = model.rows[:, -1]
         return int((biases > biases[item]).sum()) + int((biases == biases[item]).sum() + 1) // 2
 
@@ -82,13 +82,13 @@ class Judge:
 
     @cached_property
     def unrated(self) -> list[int]:
-        """Return the other items, in an order that says nothing."""
+        """Return the other items, in random order."""
         rest = np.setdiff1d(np.arange(self.world.task.items), self.split.train.items)
         found: list[int] = np.random.default_rng(self.world.seed).permutation(rest).tolist()
         return found
 
     def rows_touched(self, old: Model, new: Model) -> int:
-        """Count the rows that changed although no honest device has them."""
+        """Count the rows that changed although no honest device has rated them."""
         changed = np.flatnonzero((old.rows != new.rows).any(axis=1))
         return len(set(changed.tolist()) - self.rated)
 

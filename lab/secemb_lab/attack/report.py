@@ -1,4 +1,4 @@
-"""`make attack`: every attack against two real servers, as a table, figures, a page and the goals that must hold."""
+"""`make attack`: every attack against two real servers, as a table, figures, a page and goals."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from secemb_tools.output import console_for, note
 _FIGURES = TypeAdapter(list[Figures])
 ROUNDS, SLOW_ROUNDS = 50, 10
 _QUICK_ROUNDS = 1
-# One of each kind: the others differ in how much, not in what.
+# One of each kind: the others differ only in degree.
 QUICK = (
     "none",
     "ring extremes",
@@ -40,7 +40,7 @@ QUICK = (
     "endless headers",
     "floods of reads",
     "silent tokens",
-    "promotion within the bound",  # rows that it has touched go on moving
+    "promotion within the bound",  # rows that it has touched keep changing
 )
 COLUMNS = (
     "attack",
@@ -75,7 +75,7 @@ def run(
         note(f"{sum(one.name in kept for one in chosen)} of {len(chosen)} attacks are in {output} and stay as they are")
 
     def keep(found: Sequence[Figures]) -> None:
-        """Write what has been measured so far, so that nothing is lost if the report is stopped."""
+        """Write the measurements so far, so that nothing is lost if the report is stopped."""
         write(output, compared(found, quick=quick), quick=quick)
 
     work = _run_all(chosen, kept, keep, quick=quick, rounds=rounds)
@@ -93,7 +93,7 @@ def run(
 
 
 def write(output: Path, found: Sequence[Figures], *, quick: bool) -> str:
-    """Write the figures, and beside them the page and the plot; return the figures as JSON."""
+    """Write the figures, with the page and the plot next to them; return the figures as JSON."""
     wanted = goals(found, quick=quick)
     figures = {
         "quick": quick,
@@ -113,7 +113,7 @@ def write(output: Path, found: Sequence[Figures], *, quick: bool) -> str:
 
 
 def read(output: Path, *, quick: bool, rounds: int | None) -> dict[str, Figures]:
-    """Return what an earlier report, finished or not, has measured over as many rounds as are wanted now."""
+    """Return the measurements of an earlier report, finished or not, over as many rounds as requested now."""
     if not output.exists():
         return {}
     try:
@@ -144,7 +144,7 @@ async def _run_all(
     quick: bool,
     rounds: int | None,
 ) -> list[Figures]:
-    """Run each attack against servers of its own; a quick run starts servers once for each setting."""
+    """Run each attack against separate servers; a quick run starts servers once for each setting."""
     start, found = perf_counter(), {one.name: kept[one.name] for one in attacks if one.name in kept}
     left = [one for one in attacks if one.name not in found]
     groups = [list(some) for _, some in groupby(left, key=lambda one: one.setting)]
@@ -159,7 +159,7 @@ async def _run_all(
 
 
 def compared(found: Sequence[Figures], *, quick: bool) -> list[Figures]:
-    """Return the figures beside those of no attack; errors only where as many rounds trained from the start."""
+    """Return the figures compared with those without an attack; errors only after equally many training rounds."""
     base = found[0]
     return [
         replace(
@@ -178,7 +178,7 @@ def _ratio(one: float | None, base: float | None) -> float | None:
 
 
 def seen_words(seen: Iterable[dict[str, int]]) -> str:
-    """Return what the counters of both servers say, but for rounds that were published."""
+    """Return the counters of both servers in words, without published rounds."""
     parts = (
         f"{role}: {name} {count}"
         for role, one in enumerate(seen)
@@ -189,7 +189,7 @@ def seen_words(seen: Iterable[dict[str, int]]) -> str:
 
 
 def token_words(tokens: Mapping[str, Mapping[str, int]]) -> str:
-    """Return what the counters of tokens say, but for honest ones that only took part."""
+    """Return the counters of tokens in words, without honest ones that only took part."""
     parts = (
         f"{name} tokens: " + ", ".join(f"{what} {count}" for what, count in counts.items())
         for name, counts in tokens.items()

@@ -1,4 +1,4 @@
-"""Two real servers, honest devices of the SDK, and hostile clients beside them: rounds under attacks."""
+"""Rounds under attack: two real servers, honest devices of the SDK, and hostile clients."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -39,34 +39,34 @@ _PAUSE = 0.02
 
 @dataclass(slots=True, kw_only=True)
 class Figures:
-    """What came of some rounds under an attack."""
+    """The results of some rounds under an attack."""
 
     attack: str
     kind: str
     rounds: int  # that ended
     published: int
-    devices: int  # honest ones that wanted to take part
+    devices: int  # attempts of honest ones to take part
     finished: int
     device_seconds: float | None  # from the first request to join to the receipt of an honest device, median
     round_seconds: float  # from opening to end, median
-    latency_ratio: float | None = None  # of device_seconds, to those without an attack
-    rows_touched: int = 0  # that no honest device has
+    latency_ratio: float | None = None  # ratio of device_seconds to that without an attack
+    rows_touched: int = 0  # rows that no honest device has rated
     rank: tuple[int, int] | None = None  # of the promoted item, before and after
     rmse: float = 0.0
-    rmse_beyond: float | None = None  # by how much it is larger than without an attack
+    rmse_beyond: float | None = None  # the increase over the value without an attack
     memory_growth: list[int] = field(default_factory=list)  # bytes, of both servers
-    seen: list[dict[str, int]] = field(default_factory=list)  # what each operator's counters say
+    seen: list[dict[str, int]] = field(default_factory=list)  # each operator's counters
     tokens: dict[str, dict[str, int]] = field(default_factory=dict)  # of honest and hostile ones, at server 0
 
 
 def make_world(rounds: int) -> tuple[World, Judge]:
-    """Return honest people with their devices, and what measures the model."""
+    """Return honest people with their devices, and the judge of the model."""
     data = split_per_user(make_ratings(people=PEOPLE, items=ITEMS, most=MOST, seed=_SEED), seed=_SEED)
     recipe = Recipe.by_rule(
         data.train,
         cohort=HONEST + SEATS,
         capacity=MOST,
-        dimension=0,  # biases alone: few people with few ratings would learn vectors by heart
+        dimension=0,  # biases only: few people with few ratings would memorise vectors
         rounds=max(rounds, 100),
         row_pull=0.0,  # pulls would change every row in every round
         bias_pull=0.0,
@@ -86,7 +86,7 @@ class Stage:
         self._turn, self._number = 0, -1
 
     async def run(self, attack: Attack, rounds: int) -> Figures:
-        """Run rounds under an attack; it goes on until the last of them is sealed, and is in no round after that."""
+        """Run rounds under an attack, which continues until the last one is sealed, and joins no round after that."""
         servers = self._pair.servers
         counters, memory = [counters_of(one) for one in servers], [one.memory_bytes() for one in servers]
         tokens = await tokens_of(servers[0])
@@ -100,7 +100,7 @@ class Stage:
                 numbers.append(self._number)
                 await self._until(self._number, lambda found: found["state"] != "open")
         ended = [await self._until(one, lambda found: found["ended_at"] is not None) for one in numbers]
-        await asyncio.sleep(FRESH_SECONDS)  # servers give the same metrics for so long
+        await asyncio.sleep(FRESH_SECONDS)  # servers cache their metrics for this long
         after = self._judge.newest(self._pair)
         finished = [one for one in spent if one is not None]
         return Figures(
@@ -121,7 +121,7 @@ class Stage:
         )
 
     async def aclose(self) -> None:
-        """Close the connections of the operators."""
+        """Close the operators' connections."""
         await self._watcher.aclose()
 
     async def _let_in_all(self) -> list[float | None]:

@@ -1,4 +1,4 @@
-"""`make bench`: all measurements one after the other, as tables and as JSON."""
+"""`make bench`: all measurements in sequence, as tables and as JSON."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from secemb_tools.output import console_for, write_figures
 
 
 def run(output: Path, seconds: float, chosen: list[PaperCatalogue], *, as_json: bool = False) -> dict[str, Any]:
-    """Measure everything, print tables and write the figures as JSON; with `as_json` print that too."""
+    """Measure everything, print tables and write the figures as JSON; with `as_json` also print them."""
     console = console_for(as_json=as_json)
     machine = describe_machine()
     console.print(" · ".join(f"{name} {value}" for name, value in machine.items()), style="dim")

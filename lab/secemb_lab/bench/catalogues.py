@@ -15,7 +15,7 @@ from secemb_tools.catalogues import WIDTH, PaperCatalogue
 from secemb_tools.plan.costs import fastest
 from secemb_tools.specification import direct_geometry
 
-BATCH = 32  # sessions that a server adds up together in the binned layout
+BATCH = 32  # sessions that a server sums together in the binned layout
 
 
 CASES: tuple[tuple[str, type[Construction], bool], ...] = (
@@ -29,7 +29,7 @@ CASES: tuple[tuple[str, type[Construction], bool], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What one construction costs on one catalogue; bytes of a device are those of both servers."""
+    """The cost of one construction on one catalogue; bytes of a device are for both servers together."""
 
     catalogue: str
     construction: str
@@ -51,7 +51,7 @@ def measure(console: Console, chosen: list[PaperCatalogue], seconds: float) -> l
 
 
 def _figure(catalogue: PaperCatalogue, name: str, kind: type[Construction], binned: bool, seconds: float) -> Figure:
-    round_ = catalogue.round(_geometry(catalogue, binned=binned), norm_bound=0)  # the paper's devices prove nothing
+    round_ = catalogue.round(_geometry(catalogue, binned=binned), norm_bound=0)  # the paper's devices make no proof
     case = Case(kind(round_, default_backend()), catalogue)
     times = fastest(
         {"place": case.place, "device": case.device, "answer": case.answer, "add": case.add},

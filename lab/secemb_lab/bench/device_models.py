@@ -1,4 +1,4 @@
-"""The models that devices train, in the sizes of the paper, and a device with all that a round has room for."""
+"""The models that devices train, in the sizes of the paper, and a device with a full workload."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ from secemb_shared.randomness import Indices
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What a catalogue has beside its items: features of people and items, and the paper's dimensions there."""
+    """The properties of a catalogue besides its items: features of people and items, and the paper's dimensions."""
 
     user_features: int
     item_features: int
-    dimensions: Mapping[str, int]  # by model; others have their usual one
+    dimensions: Mapping[str, int]  # by model; others have their default
 
 
 SIDES = {
@@ -47,10 +47,10 @@ def names() -> tuple[str, ...]:
 
 
 def make(name: str, catalogue: str) -> Model:
-    """Return a model with the size that it has on a catalogue."""
+    """Return a model with its size for a catalogue."""
     kind, sides = registry.find(name), SIDES.get(catalogue, _NO_SIDES)
     if kind.needs_torch:
-        from secemb_sdk.models.torch import compute_alone  # here, because it may not be installed
+        from secemb_sdk.models.torch import compute_alone  # imported here because it may not be installed
 
         compute_alone()
     person = (np.arange(sides.user_features) % 28 == 0).astype(np.uint8)
@@ -68,7 +68,7 @@ _CLIP = 16
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The most ratings or events that a round has room for, and the device's copy of the dense part."""
+    """The maximum ratings or events of a round, and the device's copy of the dense part."""
 
     model: Model
     ratings: Ratings  # by item
@@ -90,7 +90,7 @@ class Workload:
 
     @property
     def items(self) -> Indices:
-        """Return what the device reads."""
+        """Return the items that the device reads."""
         return self.ratings.items
 
     def train(self, items: Indices, rows: Floats) -> tuple[Floats, Floats]:

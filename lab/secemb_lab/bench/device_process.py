@@ -21,11 +21,11 @@ from secemb_sdk.round.session import DeviceSession
 from secemb_shared.messages import RoundSpec, TaskSpec
 
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-_RESET_PEAK = "5"  # sets the peak to what is resident now; see proc(5)
+_RESET_PEAK = "5"  # resets the peak to the current resident size; see proc(5)
 
 
 class HighWater:
-    """Measures from its creation on."""
+    """Measures the peak since its creation."""
 
     def __init__(self) -> None:
         gc.collect()
@@ -60,12 +60,12 @@ def put(stream: IO[bytes], message: bytes) -> None:
 
 
 def take(stream: IO[bytes]) -> bytes:
-    """Read one message; fewer bytes than it should have if the other side has ended."""
+    """Read one message; truncated if the other side has ended."""
     return stream.read(int.from_bytes(stream.read(_LENGTH_BYTES), "little"))
 
 
 def go_through_a_round(source: IO[bytes], target: IO[bytes]) -> dict[str, int]:
-    """Do everything that a device does in a round; return the memory that it took."""
+    """Run a whole round of a device; return its memory use."""
     what: dict[str, Any] = json.loads(take(source))
     task = TaskSpec.decode(what["task"].encode())
     round_, model = RoundSpec.decode(what["round"].encode(), task), device_models.make(what["model"], what["catalogue"])

@@ -37,15 +37,15 @@ _NUMBER = 4  # bytes of a float32 and of a ring element
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """What a round costs a device with a full workload; bytes are those of both servers."""
+    """The cost of a round for a device with a full workload; bytes are for both servers together."""
 
     catalogue: str
     model: str
     row_width: int
     dense_size: int
     cpu_ms: dict[str, float]  # by phase
-    peak_bytes: int  # by which a process with the model and the dense part grows in its first round
-    process_bytes: int  # of that process at most, interpreter and libraries included
+    peak_bytes: int  # growth of a process with the model and the dense part in its first round
+    process_bytes: int  # peak of that process, including interpreter and libraries
     upload_bytes: int
     download_bytes: int
     model_bytes: int  # the whole model, once
@@ -60,7 +60,7 @@ def measure(console: Console, chosen: list[PaperCatalogue]) -> list[dict[str, An
 
 
 def show(console: Console, figures: list[dict[str, Any]]) -> None:
-    """Print the figures, and what is missing without torch."""
+    """Print the figures, and those missing without torch."""
     table = Table(title="A device's round, one thread", title_justify="left")
     names = ("row", "dense", *(f"{phase} ms" for phase in PHASES), "memory MB", "process MB", "up MB", "down MB")
     for name in ("catalogue", "model", *names, "whole model MB", "full-matrix sharing up MB", "upload reduction"):

@@ -1,6 +1,6 @@
-"""The footprint of the SDK without torch: the time of its import, and the size of what must be installed.
+"""The footprint of the SDK without torch: its import time, and the size of the installed packages.
 
-There is one wheel, with servers and tools in it: all of it is on the disk. A device imports two of its packages.
+There is one wheel, which includes servers and tools, so all of it is on disk. A device imports two of its packages.
 """
 
 import json
@@ -23,7 +23,7 @@ print(json.dumps({"seconds": time.process_time() - start, "torch": "torch" in sy
 """
 _TURNS = 3
 _PRODUCT = "secemb"
-_DEVICE = ("secemb_sdk", "secemb_shared")  # what a device imports; the rest of the wheel is never loaded there
+_DEVICE = ("secemb_sdk", "secemb_shared")  # the packages that a device imports, out of the whole wheel
 
 
 def measure() -> dict[str, Any]:
@@ -38,7 +38,7 @@ def measure() -> dict[str, Any]:
 
 
 def show(console: Console, figures: dict[str, Any]) -> None:
-    """Print what is imported and what is installed."""
+    """Print the imported and the installed packages."""
     sizes = sorted(figures["installed_bytes"].items(), key=lambda one: -one[1])
     parts = ", ".join(f"{name} {size / 1e6:.1f}" for name, size in sizes[:4])
     console.print(
@@ -50,7 +50,7 @@ def show(console: Console, figures: dict[str, Any]) -> None:
 
 
 def _needed(name: str, found: dict[str, Distribution]) -> dict[str, Distribution]:
-    """Return a distribution and those that it needs without any extra."""
+    """Return a distribution and its dependencies without extras."""
     try:
         found[name] = distribution(name)
     except PackageNotFoundError:
@@ -63,7 +63,7 @@ def _needed(name: str, found: dict[str, Distribution]) -> dict[str, Distribution
 
 
 def _size(one: Distribution) -> int:
-    if one.name == _PRODUCT:  # installed from a checkout it is a link; count the content of a wheel
+    if one.name == _PRODUCT:  # an editable install is a link, so count the content of a wheel
         return sum(map(_package_size, (one.read_text("top_level.txt") or "").split()))
     return _files_size(Path(str(file.locate())) for file in one.files or ())
 

@@ -24,15 +24,15 @@ SESSIONS = 32
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A catalogue's plan: how many slots a session has and how many leaves each of their trees."""
+    """A catalogue's plan: the number of slots of a session and of leaves in each tree."""
 
     name: str
     slots: int
     leaves: int
-    bins: int  # of them are evaluated for many sessions at once, to keep a measurement short
+    bins: int  # of them are evaluated for many sessions at once, to keep measurements short
 
     def geometry(self, bins: int) -> Geometry:
-        """Return the geometry of some bins alone."""
+        """Return the geometry with some of the bins only."""
         return Geometry(items=self.leaves * bins, tables=1, bins=bins, slots_per_bin=1)
 
 
@@ -40,7 +40,7 @@ SHAPES = (Shape("ML1M: 328 slots of 48 leaves", 328, 48, 16), Shape("Yelp: 548 s
 
 
 class Bench:
-    """Random keys and rows for one shape, and every operation as something to time."""
+    """Random keys and rows for one shape, and every operation as a function to time."""
 
     def __init__(self, shape: Shape, sessions: int = SESSIONS) -> None:
         self.shape, self.sessions = shape, sessions
@@ -58,7 +58,7 @@ class Bench:
         self.sums = np.zeros((items, WIDTH), dtype=np.uint32)
 
     def work(self, backend: Backend) -> dict[str, Work]:
-        """Return the operations: name to what is timed."""
+        """Return the operations by name, as functions to time."""
         keys, roots = SessionKeys(*(self._bytes(16).tobytes() for _ in range(3))), self._bytes(2, self.shape.slots, 16)
         alpha = np.zeros(self.shape.slots, dtype=np.int64)
         payload = self._numbers(self.shape.slots, WIDTH)
@@ -76,7 +76,7 @@ class Bench:
         }
 
     def units(self) -> dict[str, int]:
-        """Return what each operation's time is divided by: leaves, or slots of one session."""
+        """Return the divisor of each operation's time: leaves, or slots of one session."""
         together = self.sessions * self.part.items
         return {
             "tree": self.whole.items,
@@ -114,7 +114,7 @@ CHECKED, UNCHECKED = "tree + XOR answer + fingerprint", "tree + XOR answer of on
 
 
 def bare(backend: Backend) -> Work:
-    """Return the loop that nothing can beat: H_K over a buffer in a near cache."""
+    """Return the lower bound: a loop of H_K over a buffer in the cache."""
     blocks = np.random.default_rng(1).integers(0, 256, (BARE_BLOCKS, 16), dtype=np.uint8)
     if isinstance(backend, Native):
         out = np.empty_like(blocks)
@@ -148,7 +148,7 @@ def _operations(backend: Backend, name: str, seconds: float) -> list[dict[str, A
         row: dict[str, Any] = {"backend": name, "shape": shape.name, "depth": bench.depth, "block_ns": block}
         row["ns"] = {work: best[work] / unit * 1e9 for work, unit in bench.units().items()}
         row["tree_blocks"] = row["ns"]["tree"] / block
-        # What the check adds to what a session takes without it. Keys of leaves serve all slots of a session.
+        # The time that the check adds to a session. Keys of leaves are shared by all slots of a session.
         added, session = row["ns"][CHECKED] - row["ns"][UNCHECKED], ("tree + Convert + accumulate", "tree + XOR answer")
         row["check_share"] = added / sum(row["ns"][work] for work in session)
         row["convert_share"] = BLOCKS * block / row["ns"]["tree + Convert + accumulate"]
@@ -173,8 +173,8 @@ def _threads(seconds: float) -> list[dict[str, Any]]:
 
 
 NUMBERS = 10**7
-_PIECE = 1 << 16  # as a server adds noise: one piece of a share after the other
-_VARIANCE = 1 << 32  # a power of four, where the fewest proposals are accepted: any other σ is a little faster
+_PIECE = 1 << 16  # in the way a server adds noise, piece by piece
+_VARIANCE = 1 << 32  # a power of four, for which the fewest proposals are accepted: any other σ is slightly faster
 
 
 def measure_noise(seconds: float) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The figures as tables, the machine they hold for, and the goals."""
+"""The figures as tables, the machine that they apply to, and the goals."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ from secemb_tools.kernel import describe
 
 
 def describe_machine() -> dict[str, str]:
-    """Return what a reader needs to compare figures."""
+    """Return the facts that readers need to compare figures."""
     return {
         "processor": _processor(),
         "cores": str(os.cpu_count()),
@@ -25,7 +25,7 @@ def describe_machine() -> dict[str, str]:
 
 
 def _processor() -> str:
-    """Return the processor's name if the system has it."""
+    """Return the processor's name if the system provides it."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text().splitlines():
@@ -81,7 +81,7 @@ def show_kernel(console: Console, figures: dict[str, list[Row]]) -> None:
 
 
 def show_sharing(console: Console, figures: list[Row]) -> None:
-    """Print the device's cryptography on its own."""
+    """Print the times of the device's cryptography only."""
     table = Table(
         title="Placement, keys and correction words compared with full-matrix sharing, µs on a device",
         title_justify="left",
@@ -102,7 +102,7 @@ def show_sharing(console: Console, figures: list[Row]) -> None:
 
 
 def show_catalogues(console: Console, figures: list[Row]) -> None:
-    """Print what a device and a server spend for each construction."""
+    """Print the costs of a device and a server for each construction."""
     table = Table(title="Cost of a round for a device and each server (MF, 65 numbers per row)", title_justify="left")
     names = ("slots", "depth", "place ms", "share ms", "up MB", "down MB", "server answer ms", "server add ms")
     for name in ("catalogue", "construction", *names):
@@ -125,7 +125,7 @@ def show_catalogues(console: Console, figures: list[Row]) -> None:
 
 
 def bars(figures: dict[str, Any]) -> list[Row]:
-    """Return every goal with what was measured."""
+    """Return every goal with its measurement."""
     return [
         *_kernel_bars(figures["kernel"]["operations"]),
         *_noise_bars(figures["noise"]),
@@ -135,7 +135,7 @@ def bars(figures: dict[str, Any]) -> list[Row]:
 
 
 def show_bars(console: Console, found: list[Row]) -> None:
-    """Print the goals, missed ones included."""
+    """Print the goals, including missed ones."""
     table = Table(title="Goals", title_justify="left")
     for name in ("goal", "wanted", "measured", ""):
         table.add_column(name, justify="left" if name == "goal" else "right")

@@ -1,7 +1,7 @@
-"""What a device computes for its keys and correction words, against additive sharing of the whole matrix.
+"""The time of a device for its keys and correction words, compared with additive sharing of the whole matrix.
 
-Placing its items is part of it. No messages on either side, the same kernel for both. The full matrix is shared into
-existing buffers: new memory would add page faults, which say nothing about the method. The last column is the ratio of
+Placing its items is included. No messages are encoded, and both use the same kernel. The full matrix is shared into
+existing buffers: new memory would add page faults, which are unrelated to the method. The last column is the ratio of
 AES blocks alone. The matrix is nearly all AES and placement has none, so the ratio depends on the processor: it is
 measured with the best instruction set and with the narrowest, which has one block in a register, as a phone has.
 """
@@ -29,7 +29,7 @@ class Sharing:
 
     catalogue: str
     place_us: float
-    secemb_us: float  # placing included
+    secemb_us: float  # including placement
     full_us: float
     blocks_ratio: float
 

@@ -1,1 +1,1 @@
-"""Load: many devices against two real services on loopback, and what a session costs each of them."""
+"""Load: many devices against two real services on loopback, and the cost of a session for each of them."""

@@ -1,4 +1,4 @@
-"""The least that a request costs: uvicorn with an app that reads the body, sends an answer and does nothing else.
+"""The minimum cost of a request: uvicorn with an app that only reads the body and sends an answer.
 
 Every request is expensive on a slow or busy machine, or with an interpreter built without optimisation. Relative to
 this figure, measured in the same run, the cost of the servers can be compared from machine to machine.
@@ -35,7 +35,7 @@ def bare_request_ms(*, sent: int, received: int, connections: int) -> float:
 
 @contextmanager
 def running(module: str, answer: str) -> Iterator[tuple[str, int]]:
-    """Run a module that serves at a port what its second argument says; yield its address and its process."""
+    """Run a module as a server, with a port and a second argument; yield its address and its process."""
     [port] = free_ports(1)
     command = [sys.executable, "-m", module, str(port), answer, str(os.getpid())]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, env=child_environment()) as service:

@@ -23,7 +23,7 @@ _LOOK_SECONDS = 0.25
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sending:
-    """One message of a device, as HTTP carries it."""
+    """One message of a device, as sent over HTTP."""
 
     server: int
     name: str  # the last segment of its path
@@ -40,7 +40,7 @@ def keys_of(session: DeviceSession, relay: RelayKey | None) -> list[Sending]:
 
 
 def update_of(session: DeviceSession, answers: list[bytes], relay: RelayKey | None) -> list[Sending]:
-    """Read the rows, and return an update that changes nothing."""
+    """Read the rows, and return an update of zeros."""
     if relay is None:
         session.read((answers[0], answers[1]))
         messages, macs = session.write_nothing(), session.marks.macs
@@ -58,7 +58,7 @@ def _relayed(
     return Sending(0, name, encode_relayed(session.round, session.session_id, kind, own, content, relay), mac)
 
 
-# A full server asks devices to wait up to a minute; here the next round is a moment away.
+# A full server asks devices to wait up to a minute, but here the next round opens within moments.
 _LONGEST_PAUSE = 0.3
 
 
@@ -89,7 +89,7 @@ async def join(client: httpx.AsyncClient, pair: Pair) -> JoinedSession:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A server's answer, and the bytes of all bodies that it took; a full server makes devices repeat themselves."""
+    """A server's answer, and the bytes of all bodies sent for it; a full server makes devices retry."""
 
     content: bytes
     sent: int
@@ -135,7 +135,7 @@ async def _pause(answer: httpx.Response) -> None:
 
 @dataclass(slots=True)
 class Fleet:
-    """What all devices measured together."""
+    """The measurements of all devices together."""
 
     keys_seconds: list[float] = field(default_factory=list)
     update_seconds: list[float] = field(default_factory=list)
@@ -151,13 +151,13 @@ class Fleet:
 async def run_fleet(pair: Pair, *, devices: int, rounds: int) -> Fleet:
     """Take the whole fleet through some rounds, all devices of a round at once.
 
-    They come back when a round is published. A real device waits as long as it is told to; hundreds of devices that
-    polled for the next round would measure their own polling.
+    They return when a round is published. A real device waits as long as the server asks; with hundreds of devices
+    polling for the next round, the measurement would be of their polling.
     """
     fleet, start, cpu = Fleet(), perf_counter(), process_time()
-    trust = ssl.create_default_context()  # made once: each client would make its own
+    trust = ssl.create_default_context()  # created once, because each client would create its own
     async with AsyncExitStack() as stack:
-        # One client for each device, as in reality; a shared one would spend its time looking for a free connection.
+        # One client for each device, as in reality; a shared one would spend its time searching for a free connection.
         clients = [
             await stack.enter_async_context(httpx.AsyncClient(timeout=120, verify=trust)) for _ in range(devices)
         ]
@@ -190,7 +190,7 @@ async def _send_all(
     fleet: Fleet,
     seconds: list[float],
 ) -> list[bytes]:
-    """Send a step's messages at the same time and return the answers."""
+    """Send a step's messages concurrently and return the answers."""
 
     async def one(message: Sending) -> bytes:
         start = perf_counter()

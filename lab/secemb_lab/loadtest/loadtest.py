@@ -21,7 +21,7 @@ from secemb_tools.operate.tasks import TaskOptions, make_task
 from secemb_tools.output import console_for, write_figures
 from secemb_tools.transport import Transport
 
-_TURNED_AWAY = 80  # requests that cannot join, for each device
+_TURNED_AWAY = 80  # refused requests to join, per device
 
 
 def task_for(catalogue: PaperCatalogue, *, cohort: int) -> TaskSpec:
@@ -102,7 +102,7 @@ def figure(
         "bytes_up_per_device": fleet.sent // max(fleet.finished, 1),
         "bytes_down_per_device": fleet.received // max(fleet.finished, 1),
         "sessions_per_second": fleet.finished / fleet.seconds,
-        "bare_request_ms": bare_request_ms,  # the least that a request costs: see bare.py
+        "bare_request_ms": bare_request_ms,  # the minimum cost of a request: see bare.py
         "generator_cpu_ms": 1e3 * fleet.generator_cpu_seconds / max(fleet.finished, 1),
         "keys_ms": _percentiles(fleet.keys_seconds),
         "update_ms": _percentiles(fleet.update_seconds),
@@ -137,7 +137,7 @@ def _percentiles(seconds: list[float]) -> dict[str, float]:
 
 
 def show(console: Console, figures: list[dict[str, Any]]) -> None:
-    """Print what devices measured, a row per run, and what it cost, a row per server."""
+    """Print the measurements of devices, one row per run, and the costs, one row per server."""
     console.print(_devices(figures))
     console.print(_costs(figures))
     for run in figures:

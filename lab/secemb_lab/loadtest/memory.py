@@ -1,4 +1,4 @@
-"""`make memory`: peak memory of two real servers and seconds of a round's stages, beside what `secemb plan` says."""
+"""`make memory`: peak memory of two real servers and seconds of a round's stages, compared with `secemb plan`."""
 
 import asyncio
 import tempfile
@@ -52,7 +52,7 @@ def run(output: Path, items: list[int], *, as_json: bool = False) -> bool:
 
 
 def errors(one: MemoryRun) -> list[float]:
-    """Return by which share of the measured peak the plan is off, for each server."""
+    """Return the relative error of the plan for each server's peak."""
     pairs = zip(one["planned_bytes"], one["measured_bytes"], strict=True)
     return [planned / measured - 1 for planned, measured in pairs]
 
@@ -76,7 +76,7 @@ def _measure(items: int) -> MemoryRun:
             fleet=DEVICES,
             placement_loss=1e-6,
             ring_bits=32,
-            link=10_000,  # both servers are here
+            link=10_000,  # both servers are on this machine
         ),
         seconds=0.5,
     )
@@ -102,7 +102,7 @@ def _measure(items: int) -> MemoryRun:
 
 
 def show(console: Console, found: list[MemoryRun]) -> None:
-    """Print what was measured beside what was planned."""
+    """Print measured and planned values."""
     memory = Table("items", "server", title="Peak memory of real servers, compared with the plan", title_justify="left")
     stages = Table(
         "items", "stage of a round", title="Seconds of its stages, compared with the plan", title_justify="left"

@@ -1,4 +1,4 @@
-"""What it costs server 0 to turn a device away, beside a bare FastAPI route and a bare uvicorn.
+"""The cost for server 0 of turning a device away, compared with a bare FastAPI route and a bare uvicorn.
 
 The bare route has the same path, reads the body and returns the same few bytes: nothing is checked, counted or logged.
 The bare uvicorn has no framework at all. All three get the same requests in turn, in the same run.
@@ -20,9 +20,9 @@ from secemb_tools.local import Pair
 from secemb_tools.local.child import end_with_parent
 from secemb_tools.local.process import HERE, processor_seconds
 
-GOAL = 2.0  # times the bare uvicorn; what is left of it beyond a FastAPI route is little
-_TURNS, _CONNECTIONS = 4, 10  # each service is asked in turns
-_LEAST_SECONDS = 0.1  # of a processor for the cheapest: the system counts in hundredths
+GOAL = 2.0  # multiple of the bare uvicorn; little of it exceeds a FastAPI route
+_TURNS, _CONNECTIONS = 4, 10  # each service is called in turns
+_LEAST_SECONDS = 0.1  # CPU seconds for the cheapest, because the system counts in hundredths
 
 
 class NotNowCost(TypedDict):
@@ -34,7 +34,7 @@ class NotNowCost(TypedDict):
 
 
 def measure_not_now(pair: Pair, *, requests: int) -> NotNowCost:
-    """Take all seats of the round, turn as many devices away, and return what each of them costs."""
+    """Take all seats of the round, turn as many devices away, and return the cost of each."""
     path, server = f"/v1/tasks/{pair.task.task_id.hex()}/join", pair.servers[0]
     body, spent, times = asyncio.run(_fill(pair, server.url + path)), [0.0] * 3, 0
     with (
@@ -53,7 +53,7 @@ def measure_not_now(pair: Pair, *, requests: int) -> NotNowCost:
 
 
 async def _fill(pair: Pair, url: str) -> bytes:
-    """Take all seats of the round, with keys and without updates; return the body for who comes later."""
+    """Take all seats of the round, with keys and without updates; return the body of later requests."""
     async with httpx.AsyncClient(timeout=120, trust_env=False) as client:
         for _ in range(pair.task.cohort):
             joined = await join(client, pair)
@@ -65,7 +65,7 @@ async def _fill(pair: Pair, url: str) -> bytes:
 
 
 async def _ask(url: str, requests: int, *, status: int) -> int:
-    """Ask at least this often, and return how often."""
+    """Send at least this many requests, and return how many."""
     each = -(-requests // _CONNECTIONS)
     limits = httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
     async with httpx.AsyncClient(limits=limits, timeout=60, trust_env=False) as client:

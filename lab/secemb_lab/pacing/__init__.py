@@ -1,1 +1,1 @@
-"""Fleets of up to a million devices in virtual time, against server 0's own conductor, door and pace."""
+"""Fleets of up to a million devices in virtual time, against server 0's own conductor, admission and pace."""

@@ -1,4 +1,4 @@
-"""What the simulated fleets must reach."""
+"""The goals for simulated fleets."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,13 +7,13 @@ from secemb_lab.report.report_file import Goal
 from secemb_server0.pace import JOINS_PER_SECOND
 
 UNDISTURBED, DISTURBED = 0.95, 0.9  # rounds that must be published
-_LOTTERY = 1.15  # the dispersion of a lottery is 1; a little above it is chance
-_AWAY_RATE = 1.02 * JOINS_PER_SECOND  # on average; jitter moves some into the hour
-_COMEBACK_SECONDS = 1000.0  # a device waits at most 900 for a server that is away
+_LOTTERY = 1.15  # the dispersion of a lottery is 1; slightly more can be chance
+_AWAY_RATE = 1.02 * JOINS_PER_SECOND  # on average, because jitter moves some into the hour
+_COMEBACK_SECONDS = 1000.0  # a device waits at most 900 for an unavailable server
 
 
 def goals(found: Sequence[Figures]) -> list[Goal]:
-    """Return every goal, with what was measured."""
+    """Return every goal with its measurement."""
     return [goal for one in found for goal in _goals(one)]
 
 
@@ -27,7 +27,7 @@ def _goals(one: Figures) -> Iterator[Goal]:
     yield Goal.at_most(f"{name}: unevenness between devices (1: random selection)", one.dispersion, _LOTTERY)
     if one.comeback_seconds is not None:
         yield Goal.at_most(f"{name}: seconds to the next version", one.comeback_seconds, _COMEBACK_SECONDS)
-    if one.told_away is not None:  # first calls come at the wanted rate too, whatever the server says
+    if one.told_away is not None:  # first calls come at the target rate too, regardless of the server
         yield Goal.at_most(f"{name}: joins a second after Retry-After while it is away", one.told_away, _AWAY_RATE)
 
 

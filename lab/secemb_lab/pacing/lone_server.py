@@ -1,4 +1,4 @@
-"""Server 0 without protocol work: its ledger, conductor, door and pace are real; nothing is summed, server 1 agrees."""
+"""Server 0 with a real ledger, conductor, admission and pace, but no sums, and a server 1 that always agrees."""
 
 import random
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -31,7 +31,7 @@ class NoSum:
         self._spec = spec
 
     async def add(self, sessions: Sequence[SessionBodies]) -> list[bytes]:
-        """Add nothing, and tell nothing."""
+        """Add nothing, and return nothing."""
         return [b""] * len(sessions)
 
     async def remove(self, sessions: Sequence[SessionBodies]) -> None:
@@ -62,7 +62,7 @@ class UncomputedRound:
 
 
 class NoCompute:
-    """An engine that computes nothing."""
+    """A compute engine that does nothing."""
 
     batch = BATCH
 
@@ -72,7 +72,7 @@ class NoCompute:
 
 
 class AgreeingPeer:
-    """Server 1 that holds what server 0 holds; while it is away every call fails."""
+    """A server 1 with the same data as server 0; every call fails during an outage."""
 
     def __init__(self, task: TaskSpec, ledger: Ledger) -> None:
         self._task, self._ledger = task, ledger
@@ -90,7 +90,7 @@ class AgreeingPeer:
         return self._standing
 
     async def exchange(self, pause: Pause | None, round_id: bytes | None, *, waiting: bool) -> Steered:
-        """Take part in everything."""
+        """Agree to everything."""
         self._answer()
         return Steered(pause=None, aborted=None)
 
@@ -135,11 +135,11 @@ class AgreeingPeer:
         return self._published(model)
 
     async def discard(self, round_id: bytes, reason: str) -> None:
-        """Forget the sum."""
+        """Discard the sum."""
         self._answer()
 
     async def abort(self, round_id: bytes, reason: str) -> None:
-        """Forget the round."""
+        """Discard the round."""
         self._answer()
 
     def _published(self, model: Model) -> bytes:
@@ -150,7 +150,7 @@ class AgreeingPeer:
 
 @dataclass
 class LoneServer:
-    """What devices of a simulated fleet talk to."""
+    """The server of a simulated fleet."""
 
     task: TaskSpec
     ledger: Ledger
@@ -163,7 +163,7 @@ class LoneServer:
 async def lone_server(
     folder: Path, task: TaskSpec, clock: Clock, *, joins_per_second: float, seed: int = 1
 ) -> AsyncIterator[LoneServer]:
-    """Run server 0 in a folder, by a clock of the caller's."""
+    """Run server 0 in a folder, with the caller's clock."""
     workers, key = Workers(threads=1), Ed25519PrivateKey.generate()
     async with await Ledger.open(f"sqlite:///{folder}/ledger.db", migrate=True) as ledger:
         party = Party(

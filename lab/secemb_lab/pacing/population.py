@@ -1,4 +1,4 @@
-"""The devices of a simulated fleet: when they are awake, how long a session takes them, and which they never finish."""
+"""The devices of a simulated fleet: when they are awake, how long their sessions take, and which they never finish."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import numpy as np
 DAY = 86_400.0
 _NIGHT = 8 * 3600.0  # that a device is on a charger
 _BEDTIMES = 2 * 3600.0  # within which all devices are plugged in
-_SESSION_SECONDS, _SPREAD = 10.0, 0.6  # from joining to the upload: median, and the deviation of its logarithm
+_SESSION_SECONDS, _SPREAD = 10.0, 0.6  # from joining to the upload: median, and standard deviation of the logarithm
 _GONE_SECONDS = (60.0, 600.0)  # of a device that dropped out
 
 
@@ -15,14 +15,14 @@ _GONE_SECONDS = (60.0, 600.0)  # of a device that dropped out
 class Habits:
     """How the devices of a fleet behave."""
 
-    arrival_seconds: float  # within which all of them call for the first time
-    drop_out: float = 0.0  # how likely a device never finishes a session that it has begun
-    nights: bool = False  # awake for eight hours of the day only
+    arrival_seconds: float  # period within which all of them call for the first time
+    drop_out: float = 0.0  # probability that a device never finishes a session
+    nights: bool = False  # awake for only eight hours of the day
 
 
 @dataclass
 class Population:
-    """Devices by number. What is random about them comes from one seed."""
+    """Devices by number. All their randomness comes from one seed."""
 
     devices: int
     habits: Habits
@@ -41,14 +41,14 @@ class Population:
         )
 
     def awake_at(self, device: int, time: float) -> float:
-        """Return when a device that wants to call at this time can: then, or when it wakes next."""
+        """Return when a device that wants to call at this time can: then, or when it next wakes."""
         if not self.habits.nights:
             return time
         since = (time - self._wakes[device]) % DAY
         return time if since < _NIGHT else float(time + DAY - since)
 
     def drops_out(self) -> bool:
-        """Draw whether a device will never finish the session that it begins."""
+        """Draw whether a device will never finish its session."""
         return bool(self._random.random() < self.habits.drop_out)
 
     def session_seconds(self) -> float:
@@ -56,7 +56,7 @@ class Population:
         return float(_SESSION_SECONDS * np.exp(_SPREAD * self._random.standard_normal()))
 
     def gone_seconds(self) -> float:
-        """Draw for how long a device that dropped out stays away."""
+        """Draw how long a device that dropped out stays away."""
         return float(self._random.uniform(*_GONE_SECONDS))
 
     def some_of(self, seconds: float) -> float:

@@ -1,4 +1,4 @@
-"""`make pacing`: simulated fleets as a table, figures and plots, and the goals that they must reach."""
+"""`make pacing`: simulated fleets as a table, figures and plots, and their goals."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -99,7 +99,7 @@ def table(found: Sequence[Figures]) -> Table:
 
 
 def plots(found: Sequence[Figures]) -> Iterator[tuple[str, str]]:
-    """Yield a picture of the joins a second for each thing that happens, with its name."""
+    """Yield a picture of the joins per second for each kind of event, with its name."""
     for name in dict.fromkeys(one.scenario.name for one in found):
         own = [one for one in found if one.scenario.name == name]
         lines = {f"{one.scenario.devices:,} devices": one.curve for one in reversed(own)}  # of a deadline, the first

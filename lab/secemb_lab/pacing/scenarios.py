@@ -1,4 +1,4 @@
-"""What is simulated, and the figures of one run."""
+"""The simulated scenarios, and the figures of one run."""
 
 import asyncio
 import tempfile
@@ -21,51 +21,51 @@ HOUR, MINUTE = 3600.0, 60.0
 _CLOSING_SECONDS = 5.0
 _MIN_COHORT = 20
 _AWAY = (HOUR / 2, 3 * HOUR / 2)
-_BAR = 30.0  # seconds of one point of a curve
+_BAR = 30.0  # seconds per point of a curve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One fleet, and what happens to it."""
+    """One fleet, and the events that affect it."""
 
     name: str
     devices: int
     hours: float
-    cohort: int = 100  # with its minimum and the deadlines that of docs/operating.md
+    cohort: int = 100  # minimum and deadlines are those of docs/operating.md
     join_seconds: int = 60
     upload_seconds: int = 600
-    drop_out: float = 0.0  # part of the sessions that are never finished
-    nights: bool = False  # devices are awake for eight hours of the day
-    crowd: bool = False  # all call within the SDK's longest pause; otherwise at the wanted rate
-    away: tuple[float, float] = (0.0, 0.0)  # seconds at which server 1 is away, from and until
+    drop_out: float = 0.0  # share of sessions that are never finished
+    nights: bool = False  # devices are awake for eight hours a day
+    crowd: bool = False  # all call within the SDK's longest pause; otherwise at the target rate
+    away: tuple[float, float] = (0.0, 0.0)  # outage of server 1: start and end in seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What came of a scenario."""
+    """The results of a scenario."""
 
     scenario: Scenario
     rounds: int  # that ended
     published: int
     reasons: dict[str, int]  # why the others were aborted
     round_seconds: float  # from the first session to the end, median
-    joins_mean: float  # requests to join, a second
+    joins_mean: float  # requests to join per second
     joins_p99: float
     joins_peak: int
-    told_p99: float  # of these, the ones that follow a Retry-After
+    told_p99: float  # those of them that follow a Retry-After
     told_peak: int
-    in_vain: float  # part of the finished sessions whose round was aborted
+    in_vain: float  # share of finished sessions whose round was aborted
     sessions: int  # that counted
-    contributed: float  # part of the devices that were in at least one published round
-    turns: float  # the same, had they taken turns
-    dispersion: float  # variance by mean of the rounds that a device was in: 0 taking turns, 1 a lottery
+    contributed: float  # share of devices that took part in at least one published round
+    turns: float  # the same, if they had taken turns
+    dispersion: float  # variance divided by mean of the rounds per device: 0 if taking turns, 1 in a lottery
     comeback_seconds: float | None  # from the return of server 1 to the next version
-    told_away: float | None  # requests to join, a second, that follow a Retry-After, while it was away
-    curve: list[tuple[float, float]]  # minutes, and requests to join a second
+    told_away: float | None  # requests to join per second that follow a Retry-After, during the outage
+    curve: list[tuple[float, float]]  # minutes, and requests to join per second
 
     @property
     def share(self) -> float:
-        """Return the part of the rounds that were published."""
+        """Return the share of rounds that were published."""
         return self.published / self.rounds if self.rounds else 0.0
 
 
@@ -108,7 +108,7 @@ async def _simulate(scenario: Scenario) -> Figures:
             width=2,
             capacity=4,
             clip=16,
-            norm_bound=0,  # no protocol work: devices prove nothing
+            norm_bound=0,  # no protocol work: devices make no proofs
             cohort=scenario.cohort,
             min_cohort=_MIN_COHORT,
             rounds=1_000_000,
@@ -143,7 +143,7 @@ def _figures(scenario: Scenario, timeline: Timeline, rounds: Sequence[RoundRecor
     counts = np.zeros(scenario.devices, dtype=np.int64)
     counts[list(taken.keys())] = list(taken.values())
     mean = float(counts.mean())
-    # The first calls are not paced: what counts is the rate from then on, or while they come if all come at once.
+    # The first calls are not paced: the relevant rate is the one after them, or during them if all come at once.
     joins, told = timeline.joins, timeline.told
     begin, end = (int(one) for one in scenario.away)
     ends = [one.ended_at for one in published if one.ended_at is not None and one.ended_at >= end]
@@ -173,6 +173,6 @@ def _figures(scenario: Scenario, timeline: Timeline, rounds: Sequence[RoundRecor
 
 
 def _memory() -> Path | None:
-    """Return a folder in memory where there is one: the ledger of a simulation need not outlive it."""
+    """Return a folder in memory if available, because the ledger of a simulation need not outlive it."""
     memory = Path("/dev/shm")  # noqa: S108 - the folder made in it is private
     return memory if memory.is_dir() else None

@@ -1,4 +1,4 @@
-"""One fleet and server 0 in virtual time, which jumps to what is due next: a call, an upload, a step of the leader."""
+"""One fleet and server 0 in virtual time, which jumps to the next event: a call, an upload, a step of the leader."""
 
 import hashlib
 import heapq
@@ -18,7 +18,7 @@ from secemb_server0.join import JoinTicket, NotNow
 from secemb_shared.messages import RoundSpec
 
 Counts: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
-_MOMENT = 0.2  # seconds of a request on its way
+_MOMENT = 0.2  # latency of a request in seconds
 _DIGEST = bytes(32)
 
 
@@ -43,23 +43,23 @@ class Uploading:
 
 @dataclass
 class Timeline:
-    """Everything that is due, and what has happened, by second."""
+    """All pending events, and counts of past ones by second."""
 
     server: LoneServer
     population: Population
     clock: Clock
     seconds: int  # that are simulated
     closing_seconds: float  # from the seal to the published version
-    away: tuple[float, float] = (0.0, 0.0)  # when server 1 is away, from and until
+    away: tuple[float, float] = (0.0, 0.0)  # start and end of server 1's outage
     joins: Counts = field(init=False)  # (seconds,) requests to join
-    told: Counts = field(init=False)  # (seconds,) of these, the ones that follow a Retry-After
+    told: Counts = field(init=False)  # (seconds,) those of them that follow a Retry-After
     uploads: int = 0  # sessions that became complete here
 
     def __post_init__(self) -> None:
         self.joins, self.told = (np.zeros(self.seconds + 1, dtype=np.int64) for _ in range(2))
         first = self.population.first_calls()
         order = np.argsort(first)
-        # (time, device, whether it was told to come); a sorted list is a heap
+        # (time, device, whether it follows a Retry-After); a sorted list is a heap
         self._calls = [(float(first[one]), int(one), False) for one in order if first[one] < self.seconds]
         self._uploads: list[tuple[float, int, Uploading]] = []
         self._sessions = 0
@@ -91,7 +91,7 @@ class Timeline:
         return [one for one in reversed(found) if one.ended]
 
     async def _step(self) -> None:
-        """Let the leader do one thing, as the server's own loop does."""
+        """Let the leader take one step, like the server's own loop."""
         begin, end = self.away
         self.server.peer.away = begin <= self.clock.now < end
         self._resting = False
@@ -133,13 +133,13 @@ class Timeline:
         token, issuer = f"token {device}", self.server.issuer
         try:
             return await issuer.join(token, session_id)
-        except UnauthorizedError:  # it is enrolled when a server first looks at its token: most of a fleet never is
+        except UnauthorizedError:  # a device is enrolled when a server first checks its token: most of a fleet never is
             new = NewToken(f"device {device}", hashlib.sha256(token.encode()).digest())
             await self.server.ledger.add_tokens([new], Order("simulation"), self.clock.now)
             return await issuer.join(token, session_id)
 
     async def _send_keys(self, round_id: bytes, session_id: bytes) -> None:
-        """Send keys as soon as there is a ticket, as the SDK does: who drops out later keeps a seat."""
+        """Send keys as soon as there is a ticket, like the SDK: a device that drops out later keeps its seat."""
         message, limit = _message(round_id, session_id), self.server.issuer.limit
         await self.server.ledger.put_keys(message, self.clock.now, require_admission=True, limit=limit)
         self.server.issuer.take(round_id)
@@ -159,5 +159,5 @@ class Timeline:
 
 
 def _message(round_id: bytes, session_id: bytes) -> Upload:
-    """Return keys or an update, which the ledger does not look into."""
+    """Return keys or an update, which the ledger does not inspect."""
     return Upload(round_id=round_id, session_id=session_id, body_digest=_DIGEST, public_digest=_DIGEST, body=b"")
