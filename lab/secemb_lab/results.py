@@ -67,6 +67,8 @@ class Sharing(TypedDict):
     """Microseconds of a device's cryptography."""
 
     catalogue: str
+    backend: str
+    place_us: float
     secemb_us: float
     full_us: float
     blocks_ratio: float

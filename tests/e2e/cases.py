@@ -138,6 +138,13 @@ CASES: dict[str, Case] = {
     "memory": Case(bad=lambda _: ("--items", "many"), fix="separated by commas", code=2),
     "attack": Case(bad=lambda _: ("--attack", "none such"), fix="choose one of none, ring extremes", code=2),
     "pacing": Case(bad=lambda _: ("--devices", "7"), fix="choose one of 1000, 100000", code=2),
+    "paper": Case(
+        good=lambda place: ("--quick", "--tables", "breakpoint", "--folder", place.new()),
+        says="1 table in",
+        bad=lambda place: ("--tables", "none", "--folder", place.new()),
+        fix="there are upload, download",
+        code=2,
+    ),
     "model export": Case(
         good=lambda place: (place.new(".safetensors"), "--config", place.pair.servers[1].folder),
         says="digest",

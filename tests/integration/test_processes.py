@@ -100,7 +100,7 @@ def test_a_process_that_ends_is_noticed() -> None:
         engine.step()
         for child in multiprocessing.active_children():
             child.kill()
-        with pytest.raises(WorkerError, match="has ended"):
+        with pytest.raises(WorkerError, match="ended unexpectedly"):
             engine.step()
 
 

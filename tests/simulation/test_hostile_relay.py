@@ -167,7 +167,7 @@ async def test_a_box_of_server_0s_own_in_the_place_of_the_keys_gives_the_device_
         pair.line.tamper = None
         outcome = await phones[0].contribute()
         assert isinstance(outcome, Dropped)
-        assert outcome.reason == "server 1 (as server 0 says) already has different bytes for this session"
+        assert outcome.reason == "server 1 (as server 0 says) already has a different message for this session"
         assert refusals(pair, 1)["session-conflict"] == 1
         assert noticed(phones[0]) == {"receipt", "session"}
         for phone in phones[1:]:

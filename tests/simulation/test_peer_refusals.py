@@ -197,7 +197,7 @@ async def test_no_round_is_opened_beyond_the_last_of_the_task() -> None:
         for kind in (TRAIN, SURVEY):
             answer = await announce(pair, replace(spec, kind=kind))
             assert_problem(answer, *REFUSED)
-            assert "has had its 2 training rounds" in answer.json()["detail"]
+            assert "its 2 training rounds" in answer.json()["detail"]
         closing = replace(spec, kind=EVALUATE)
         assert (await announce(pair, closing)).status_code == 200
         await pair.parties[1].advance(closing.digest, RoundState.OPEN, RoundState.ABORTED, pair.clock(), reason="ended")

@@ -76,7 +76,7 @@ def test_a_rating_far_from_the_others_is_named_and_kept(
     read_ratings(path)  # as training does
     said = capsys.readouterr().err
     assert f"mine.csv, line 42: the rating is far from nearly all others, which are {usual[0]} to {usual[-1]}" in said
-    assert f"({far!r}). If it is a mistake, correct or remove it" in said
+    assert f"({far!r}). If this is a mistake, correct or remove it" in said
 
 
 def test_ratings_with_a_long_tail_or_on_any_scale_are_not_called_mistakes() -> None:

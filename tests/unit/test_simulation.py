@@ -291,8 +291,8 @@ def test_a_privacy_file_of_a_task_is_the_budget_of_a_simulation(tmp_path: Path) 
     [
         (FILE, {"epsilon": 3.0}, "the file or these"),
         (FILE, {"unit": "user"}, "the file or these"),
-        (FILE + "multiplier = 2", {}, "leave out train.multiplier"),
-        (FILE + "dense_clip = 2", {}, "leave out train.dense_clip"),
+        (FILE + "multiplier = 2", {}, "omit train.multiplier"),
+        (FILE + "dense_clip = 2", {}, "omit train.dense_clip"),
         (FILE.replace("delta", "gamma"), {}, "delta: field required"),
         (None, {"clip": 2.0}, "clip is part of a privacy budget"),
     ],

@@ -210,7 +210,7 @@ async def test_the_page_shows_rankings_in_the_whole_catalogue_apart_from_those_a
     ranked = {"hit_rate": 0.8, "recall": 0.8, "ndcg": 0.5, "mrr": 0.4, "whole_hit_rate": 0.2, "whole_ndcg": 0.1}
     window = ranked | {f"popular_{name}": value / 2 for name, value in ranked.items()}
     window |= {"whole_mrr": 0.05, "popular_whole_mrr": 0.025, "perplexity": 321.04, "rankings": 500.0, "k": 10}
-    async with a_pair() as pair:
+    async with a_pair(operators=file_of_operators()) as pair:
         facts = {"round": 5, "window": {"rounds": [5], "strangers": 100, **window}}
         await pair.parties[0].ledger.append_event("result", facts, 1.0)
         async with Desk(pair).logged_in(0) as browser:

@@ -70,7 +70,8 @@ def _end(options: PaperOptions, found: Sequence[Measured], seconds: float) -> in
     faults = unexplained(one.table for one in found)
     for fault in faults:
         output.note(f"a difference without a sentence that says why: {fault}")
-    output.note(f"{len(found)} tables, {_time(seconds)}: the page is {options.page}, the figures are {options.file}")
+    tables = "1 table" if len(found) == 1 else f"{len(found)} tables"
+    output.note(f"{tables} in {_time(seconds)}. Page: {options.page}, figures: {options.file}")
     if options.as_json:
         output.show_json(stored_tables.document(found))
     return 1 if faults else 0

@@ -25,7 +25,7 @@ const GONE = "the round, the ticket or the model version has ended at server {se
 
 type Entry = readonly [new (words: string) => DeviceError, string];
 const UNAUTHORIZED: Entry = [EnrolmentError, "server {server} does not know the token; ask its operator for a new one"];
-const CONFLICT: Entry = [ConflictError, "server {server} already has different bytes for this session"];
+const CONFLICT: Entry = [ConflictError, "server {server} already has a different message for this session"];
 const HAS_ENDED: Entry = [GoneError, GONE];
 const BUSY: Entry = [UnavailableError, LATER];
 const SLOW: Entry = [UnavailableError, "server {server} gave up waiting for the message"];
