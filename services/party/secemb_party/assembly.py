@@ -85,7 +85,7 @@ async def close_party(party: Party) -> None:
 
 
 def find_operators(settings: Settings) -> Operators | None:
-    """Return the operator tokens, or None where there is no operator's interface."""
+    """Return the operator tokens, or None if there is no operator's interface."""
     file = settings.operator.tokens_file
     return Operators(file.path) if file is not None else None
 

@@ -101,7 +101,7 @@ class OperatorTokenError(SecEmbError):
 
 
 class UnauthorizedError(SecEmbError):
-    """The caller has shown no token, or one that is not known."""
+    """The caller has presented no token, or an unknown one."""
 
 
 class LoginNeededError(UnauthorizedError):

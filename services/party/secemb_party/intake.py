@@ -156,7 +156,7 @@ class Intake:
             hold = await self._macs.check(spec, upload, sent.mac)
             if agreed is not None:
                 await agreed
-            most = self._task.cohort if self._role == 0 else None  # there may be more seats than the cohort
+            most = self._task.cohort if self._role == 0 else None  # seats may outnumber the cohort
             stored = await self._ledger.put_update(upload, self._clock(), limit=most)
             self._count("update", transport, stored)
             if stored is Stored.STORED:

@@ -32,7 +32,7 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """What the ledger expects of the data directory."""
+    """The content of the data directory that the ledger expects."""
 
     published: ModelVersion | None
     newest: ModelVersion | None  # the last one recorded, published or not

@@ -27,7 +27,7 @@ prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 Transport = Literal["direct", "relayed"]  # a device talks to both servers, or server 0 relays its messages
 Expiring = Literal["own-certificate", "peer-certificate", "devices-certificate", "operator-certificate", "relay-key"]
-# What a task is doing.
+# Phases of a task.
 PHASES = (
     "starting",
     "idle",

@@ -159,7 +159,7 @@ class Tracing(Section):
 
 
 class Logs(Section):
-    """What is logged, and how."""
+    """The level and format of logs."""
 
     level: Level = "info"
     format: Format = "json"

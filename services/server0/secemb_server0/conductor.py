@@ -2,16 +2,16 @@
 
 nothing open          → RollBack, if the operator requested an older version of the model
                       → Open the next round, or Finished when the task has no more or the privacy budget is spent
-                      → Paused, if an operator lets no round begin
-open, to be aborted   → Abort, if an operator says so
+                      → Paused, if an operator has paused the task
+open, to be aborted   → Abort, on an operator's instruction
 open, no deadline     → Idle until a device joins; Abort if something else waits for the end of the round
-                      → Paused, if an operator lets no round begin: this one has not, or waits for others
+                      → Paused, if an operator has paused the task: the round has not begun, or waits for others
 open, still time      → Wait; seal, if the operator closes the round and both servers hold enough
 open, all complete    → Wait for the sessions that server 1 does not hold yet
-open, enough complete → Wait for the others as long as the grace lasts, then seal without them
-open, half complete   → Wait for the others some times as long as that took, then seal without them
+open, enough complete → Wait for the others during the grace period, then seal without them
+open, half complete   → Wait for the others for a multiple of that time, then seal without them
 open, time is up      → seal; with too few sessions Idle again, or Abort if some of them were lost
-sealing … published   → the next step; an interrupted step is repeated, which does no harm
+sealing … published   → the next step; an interrupted step is repeated safely
 
 A session that joins while no join window is running begins one: the first session, and any later one if there were too
 few. So a round without devices costs nothing, and a slow fleet fills one round instead of failing in many. With random

@@ -83,16 +83,16 @@ class Door:
             self._facts = replace(self._facts, draining=True)
 
     def holds(self, round_id: bytes) -> bool:
-        """Tell whether this is the round that devices may join."""
+        """Return whether this is the round that devices may join."""
         return self.record is not None and self.record.round_id == round_id
 
     @property
     def for_panel(self) -> bool:
-        """Tell whether only the trusted panel may join the round."""
+        """Return whether only the trusted panel may join the round."""
         return self._facts is not None and self._facts.panel
 
     def is_full(self) -> bool:
-        """Tell whether every seat is taken."""
+        """Return whether every seat is taken."""
         return self._facts is not None and self._facts.taken >= self._seats
 
     @property
@@ -100,7 +100,7 @@ class Door:
         return 0 if self._facts is None else self._facts.seats or self._facts.cohort
 
     def has(self, session_id: bytes) -> bool:
-        """Tell whether a session has joined the round before."""
+        """Return whether a session has joined the round before."""
         return session_id in self._sessions
 
     def lets_in(self, session_id: bytes, now: float) -> bool:
@@ -123,7 +123,7 @@ class Door:
         )
 
     def take(self) -> None:
-        """Note that a session has taken a seat."""
+        """Record that a session has taken a seat."""
         if self._facts is not None:
             self._facts = replace(self._facts, taken=self._facts.taken + 1)
 

@@ -1,6 +1,6 @@
 """The enrolment API, for an app's backend: it creates, lists, replaces and revokes the tokens of devices.
 
-Names of devices travel in bodies and never in addresses, which proxies log.
+Names of devices are sent in bodies and never in URLs, which proxies log.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,9 @@
 """The fleet's figures from the sums of evaluations: errors and rankings, with baselines and intervals.
 
-A figure is a ratio of two sums over devices, such as squared errors by predictions. Its interval says where it would
-lie for other devices of the same fleet in 95 of 100 cases (delta method). Without noise the devices' own squares say
-how much they differ. With noise they are not sent, and the differences between rounds of the window take their place:
-those contain the noise. The window is the newest rounds, each with devices of its own. docs/evaluation.md has the
+A figure is a ratio of two sums over devices, such as squared errors by predictions. Its interval shows where it would
+lie for other devices of the same fleet in 95 of 100 cases (delta method). Without noise, sums of squares show how much
+devices differ. With noise, these are not sent, and the differences between rounds of the window, which include the
+noise, are used instead. The window is the newest rounds, each with devices of its own. docs/evaluation.md has the
 definitions.
 """
 

@@ -180,7 +180,7 @@ class TicketIssuer:
         return self._leader.seats.limit
 
     def is_full(self, round_id: bytes) -> bool:
-        """Tell whether all seats of the open round may be taken."""
+        """Return whether all seats of the open round may be taken."""
         return self._leader.door.holds(round_id) and self._leader.door.is_full()
 
     def take(self, round_id: bytes) -> None:
@@ -227,7 +227,7 @@ class TicketIssuer:
         return known
 
     def _is_on_panel(self, known: Token | None) -> bool:
-        """Tell whether a device is in the trusted panel; with open enrolment, no device is."""
+        """Return whether a device is in the trusted panel; with open enrolment, no device is."""
         panel = self._leader.panel
         return known is not None and panel is not None and known.name in panel.names()
 

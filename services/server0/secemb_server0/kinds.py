@@ -12,7 +12,7 @@ SURVEY_TRIES = 3  # consecutive surveys that may be discarded before training co
 
 
 def always_train(_: int) -> str:
-    """Return the kind of every round: training."""
+    """Return training as the kind of any round."""
     return TRAIN
 
 
@@ -27,7 +27,7 @@ async def next_kind(
 
 
 async def _repeats_survey(ledger: Ledger, task_id: bytes, last: RoundRecord | None, number: int) -> bool:
-    """Tell whether to repeat the survey, because none has succeeded yet.
+    """Return whether to repeat the survey, because none has succeeded yet.
 
     A single device that lies in every survey gets all of them discarded, and must not prevent the others from training.
     After some discarded surveys, the next ones are far apart: in rounds 8, 16, 32 and so on.

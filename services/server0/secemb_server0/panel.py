@@ -103,7 +103,7 @@ class Panel:
         self.names, self._every, self._margin, self._roll_back = names, every, margin, roll_back
 
     def is_due(self, number: int) -> bool:
-        """Tell whether a round with this number is an evaluation by the panel."""
+        """Return whether a round with this number is an evaluation by the panel."""
         return (number + 1) % self._every == 0
 
     async def choose(self, ledger: Ledger, round_id: bytes, now: float) -> None:
@@ -148,7 +148,7 @@ class Panel:
 
 
 async def is_for_panel(ledger: Ledger, round_id: bytes) -> bool:
-    """Tell whether only the panel may join a round."""
+    """Return whether only the panel may join a round."""
     return await ledger.recall(_key(round_id)) is not None
 
 

@@ -82,7 +82,7 @@ class ReadRate:
 
     def __init__(self, per_minute: int, clock: Clock) -> None:
         self._most, self._clock = per_minute, clock
-        self._left: OrderedDict[bytes, tuple[float, float]] = OrderedDict()  # reads that are left, and as of when
+        self._left: OrderedDict[bytes, tuple[float, float]] = OrderedDict()  # remaining reads, and when computed
 
     def take(self, device: bytes) -> None:
         """Count a read; raise `BusyError` if the device must wait."""

@@ -25,7 +25,7 @@ PROJECTIONS = 128  # of the norm proof: one per bit of a block
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LeafTable:
-    """Which item each leaf of each bin stands for in one round."""
+    """The item of each leaf of each bin in one round."""
 
     geometry: Geometry
     order: npt.NDArray[np.int32]  # (tables · bins, leaves); −1 past the end of a short bin

@@ -111,7 +111,7 @@ class PathSecret:
 
     @property
     def spent(self) -> bool:
-        """Tell whether the secret has been used."""
+        """Return whether the secret has been used."""
         return self._leaves is None
 
     def spend(self) -> tuple[Blocks, Blocks]:

@@ -110,8 +110,8 @@ class EvaluationSums(_Sums):
     predictions_2: float = 0.0  # n² / m'; this and the next two show how much devices differ
     both: float = 0.0  # n · Σ e² / m'
     squared_2: float = 0.0  # (Σ e²)² / m'
-    rankings: float = 0.0  # 1 where there was a ranking
-    hits: float = 0.0  # 1 where a held-out item is among the first k
+    rankings: float = 0.0  # 1 if there was a ranking
+    hits: float = 0.0  # 1 if a held-out item is among the first k
     recall: float = 0.0  # at k
     ndcg: float = 0.0  # at k
     reciprocal: float = 0.0  # one over the rank of the first held-out item
@@ -140,7 +140,7 @@ class EventSums(_Sums):
     popular_recall: float = 0.0
     popular_ndcg: float = 0.0
     popular_reciprocal: float = 0.0
-    whole_hits: float = 0.0  # in the whole catalogue; nothing where the table is too large for that
+    whole_hits: float = 0.0  # in the whole catalogue; zeros if the table is too large for that
     whole_ndcg: float = 0.0
     whole_reciprocal: float = 0.0
     whole_ndcg_2: float = 0.0

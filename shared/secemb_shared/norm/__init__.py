@@ -2,7 +2,7 @@
 
 The servers hold shares x₀ + x₁ of the update modulo 2^b. A hash of everything that determines them selects 128
 projections with entries −1, 0, 0, +1. The device shares one carry bit per projection, which turns the projections into
-shares of whole numbers R_k, and proves in zero knowledge that the carries are bits and that Σ R_k² is at most 128 ·
+shares of integers R_k, and proves in zero knowledge that the carries are bits and that Σ R_k² is at most 128 ·
 bound². docs/reference/norm-proof.md has the construction and the argument.
 """
 

@@ -17,7 +17,7 @@ Values = Sequence[int]
 
 
 def lifted(shape: NormShape, party: int, projections: RingArray) -> list[int]:
-    """Return a party's projections as whole numbers whose sum is R + 2^b · carry."""
+    """Return a party's projections as integers whose sum is R + 2^b · carry."""
     half = 1 << (shape.bits - 1)
     if party:
         return [int(value) for value in projections.tolist()]

@@ -90,7 +90,7 @@ def new_app(
             expose_headers=_READ_HEADERS,
             max_age=_REMEMBERED_SECONDS,
         )
-    app.add_middleware(Requests, metrics=metrics, clock=peer_clock, tracing=tracing)  # added last: around everything
+    app.add_middleware(Requests, metrics=metrics, clock=peer_clock, tracing=tracing)  # added last, so outermost
     in_order = sorted(routers, key=lambda router: router.route_class is not DeviceRoute)
     for router in (*in_order, health_router(ready)):
         # `include_router` would analyse each route a second time at the first request, half of the startup time.

@@ -22,7 +22,7 @@ class ConnectionLimits:
 
     connections: int = 256
     head_bytes: int = 32 << 10
-    head_seconds: float = 10.0  # to the end of a head, and to the end of a body that was answered before it was read
+    head_seconds: float = 10.0  # until the end of the headers, or of a body that was answered before it was read
     idle_seconds: int = 75  # between an answer and the next request
 
     def for_open_files(self) -> "ConnectionLimits":

@@ -49,7 +49,7 @@ def _order(request: Request, reason: Annotated[Reason, Query(description="the re
     return Order(operator.name, reason)
 
 
-Reasoned = Annotated[Order, Depends(_order)]  # who asks, and why: without a reason nobody else can understand it later
+Reasoned = Annotated[Order, Depends(_order)]  # who and why: without a reason, no one else can understand it later
 
 
 def control_routes(party: Party, operators: Operators) -> APIRouter:

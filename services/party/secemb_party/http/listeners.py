@@ -18,10 +18,10 @@ from secemb_party.http.connection_limits import FEW, ConnectionLimits, connectio
 from secemb_party.setting_types import SecretFile
 from secemb_party.settings import Listening, Settings
 
-# Of <malloc.h>, where the C library is glibc.
+# From <malloc.h> of glibc.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _KEPT = 64 << 20  # bytes that each arena may keep
-_LARGE = 32 << 20  # bytes: larger blocks come from the system and go back there; glibc's highest limit
+_LARGE = 32 << 20  # bytes: larger blocks are returned to the system at once; the maximum in glibc
 
 
 def settle() -> None:

@@ -95,7 +95,7 @@ class PrivacyView(BaseModel):
     """The privacy cost of rounds of one kind on this server."""
 
     kind: str
-    shares: int  # of sums, that this server has handed out
+    shares: int  # shares of sums that this server has released
     epsilon: float  # with a sampling rate: against anyone who does not know who took part
     epsilon_known: float  # against anyone who knows, as server 0 does from enrolment tokens
     delta: float

@@ -21,7 +21,7 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
 class Conditions(BaseModel):
-    """The headers in which a device says what it has and which part it wants."""
+    """The request headers for revalidation and ranges."""
 
     if_none_match: str | None = None
     if_range: str | None = None

@@ -42,7 +42,7 @@ class TaskView(BaseModel):
     round: str | None  # canonical form of the current round
     model_version: int
     model_digest: str
-    ended: bool = False  # no more rounds will open; server 0 decides, and server 1 never says so
+    ended: bool = False  # no more rounds will open; decided by server 0, and never set by server 1
     paused: bool = False  # paused by an operator of either server: no round opens until it is resumed
     retry_after: int | None = None  # seconds, if no round is open; only from server 0
     rounds: EndedRounds | None = None  # how they ended; server 0 tells every device the same

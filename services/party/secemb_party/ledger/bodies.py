@@ -60,7 +60,7 @@ class DatabaseBodies:
     async def drop(self, round_id: bytes) -> int:
         """Remove the bodies of a round in many small transactions, and return how many there were."""
         removed, some = 0, DROP_AT_ONCE
-        while some >= DROP_AT_ONCE:  # a session has one body or two: fewer than this were not a whole batch
+        while some >= DROP_AT_ONCE:  # up to two bodies per session: fewer mean a partial batch
             some = await self._database.write(lambda tx: tx.execute(_DROP, {"round": round_id}).rowcount)
             removed += some
         return removed

@@ -187,7 +187,7 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """What a server tells its peer about a session when a round is sealed."""
+    """The data about a session that a server sends its peer when a round is sealed."""
 
     session_id: bytes
     keys_public_digest: bytes | None

@@ -24,7 +24,7 @@ _YEAR = "private, max-age=31536000, immutable"
 
 
 class Assets:
-    """The files under `static` that a page may ask for."""
+    """The files under `static` that a page may request."""
 
     def __init__(self) -> None:
         self._files = dict(_walk(resources.files("secemb_party.ui") / "static"))

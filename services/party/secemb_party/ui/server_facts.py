@@ -17,10 +17,10 @@ from secemb_party.settings import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """Server 0 can ask the peer and can roll back the model; server 1 can do neither."""
+    """Server 0 can query its peer and roll back the model; server 1 can do neither."""
 
     ask_standing: Callable[[], Awaitable[StandingMessage]] | None = None
-    roll_back: Callable[[int, int, Order], Awaitable[Rollback]] | None = None  # to which version, in place of which
+    roll_back: Callable[[int, int, Order], Awaitable[Rollback]] | None = None  # target version, replaced version
 
 
 SOON_DAYS = 30
@@ -80,7 +80,7 @@ class Surroundings:
         return [_read(name, path) for name, path in self.certificate_files]
 
     def disk(self) -> Disk | None:
-        """Return what is stored and how much space is left."""
+        """Return the size of the stored files and the free space."""
         if self.data_dir is None:
             return None
         usage = shutil.disk_usage(self.data_dir)
