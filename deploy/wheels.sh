@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the source distribution and a wheel of the C kernel for this platform, and tries the wheel as a user would get it:
+# Builds the source distribution and a wheel of the C kernel for this platform, and tests the wheel as users get it:
 # in a clean environment, without a compiler and without the sources. `make wheels` calls it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -13,7 +13,7 @@ git -c safe.directory='*' ls-files -z | grep -zv '^tests/\|^lab/\|^sdk/typescrip
 "$out/builder/bin/python" -m build --no-isolation --outdir "$out/raw" "$out/source" >"$out/build.log" 2>&1 || { cat "$out/build.log" >&2; exit 1; }
 mv "$out"/raw/*.tar.gz "$out"
 
-# abi3: one wheel for Python 3.11 and every later version. On Linux, auditwheel names the oldest C library that it runs with.
+# abi3: one wheel for Python 3.11 and every later version. On Linux, auditwheel adds the oldest compatible C library to its name.
 built=("$out"/raw/*.whl)
 [[ ${built[0]} == *-cp311-abi3-* ]] || { echo "not an abi3 wheel with the kernel: ${built[0]}; is there a C compiler?" >&2; exit 1; }
 if [ "$(uname -s)" = Linux ]; then
@@ -39,7 +39,7 @@ assert "site-packages" in kernel.__file__, kernel.__file__
 assert kernel.native_available(), "the wheel has no kernel"
 print(default_backend().name)
 EOF
-# The tests import the laboratory, which is not in the wheel, from the sources; the product comes from the wheel.
+# The tests import the lab, which is not in the wheel, from the sources, and the product from the wheel.
 PYTHONPATH=lab CC=/bin/false "$out/user/bin/python" -m pytest -q -n 2 -p no:cacheprovider ${TESTS:-tests/unit/test_kernel*.py tests/unit/test_layout_*.py}
 rm -rf "$out/builder" "$out/user" "$out/source"
 ls -l "$out"

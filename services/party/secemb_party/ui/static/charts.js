@@ -1,4 +1,4 @@
-// Draws the columns of a table: the numbers are in the page anyway, for whoever cannot see a chart.
+// Draws charts from the columns of tables, so that readers who cannot see a chart have the numbers.
 (() => {
   const section = document.getElementById("charts");
   if (!section) return;

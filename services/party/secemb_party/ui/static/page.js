@@ -1,9 +1,9 @@
-// Renews the live parts: htmx asks every few seconds, and at once when the server tells of an event, which is listed.
+// Refreshes the live parts: htmx polls every few seconds, and at once after an event from the server, which is listed.
 (() => {
   const offline = document.getElementById("offline"), announcer = document.getElementById("announcer");
   const show = (lost) => { if (offline.hidden === lost) offline.hidden = !lost; };
 
-  // Said aloud by screen readers: the newest event and the state of things, when one has changed, and not too often.
+  // For screen readers: announces the newest event and the current state after a change, at a limited rate.
   const QUIET = 5000;
   let spoken = -QUIET, timer = 0, news = "", state = null;
   const speak = () => {

@@ -1,4 +1,4 @@
-// Light or dark: what the system says, unless the reader has chosen otherwise. Runs before anything is drawn.
+// Light or dark: the system setting, unless the reader has chosen otherwise. Runs before anything is drawn.
 (() => {
   const root = document.documentElement, system = matchMedia("(prefers-color-scheme: dark)");
   const read = () => { try { return localStorage.getItem("secemb-theme"); } catch { return null; } };
@@ -12,7 +12,7 @@
     button.title = "Change between light and dark";
     button.addEventListener("click", () => {
       root.dataset.theme = dark() ? "light" : "dark";
-      try { localStorage.setItem("secemb-theme", root.dataset.theme); } catch { /* kept for this page only */ }
+      try { localStorage.setItem("secemb-theme", root.dataset.theme); } catch { /* applies to this page only */ }
       name();
       document.dispatchEvent(new Event("secemb:theme"));
     });

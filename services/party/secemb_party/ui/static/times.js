@@ -1,4 +1,4 @@
-// Writes the server's UTC times in the reader's time zone, also those that come later, and says which zone that is.
+// Shows the server's UTC times in the reader's time zone, including times added later, and names the zone.
 (() => {
   const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
   const two = (number) => String(number).padStart(2, "0");
