@@ -1,1 +1,1 @@
-"""The paper's tables and figures, measured with this software beside the paper's own numbers."""
+"""The paper's tables and figures, measured with this software and compared with the paper's own numbers."""

@@ -1,4 +1,4 @@
-"""How a cell, and what the cells of a table have to explain, is written."""
+"""The text of cells, and of the explanations below a table."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ MARKS = {
 
 
 def figure(value: Value) -> str:
-    """Return a value in three digits, or more before the point."""
+    """Return a value with three significant digits, or all digits before the point."""
     if value is None:
         return "-"
     if isinstance(value, str):
@@ -51,7 +51,7 @@ def unit_of(table: Table) -> str:
 
 
 def explanations(table: Table) -> list[tuple[str, str]]:
-    """Return, for each sentence, where it holds: the cells that differ or have no data."""
+    """Return, for each sentence, the cells that it explains: those that differ or have no data."""
     places: dict[str, list[Cell]] = {}
     for cell in table.cells:
         if cell.verdict in (Verdict.DIFFERS, Verdict.NO_DATA) and cell.note:
@@ -60,7 +60,7 @@ def explanations(table: Table) -> list[tuple[str, str]]:
 
 
 def _where(cells: Sequence[Cell], table: Table) -> str:
-    """Return the rows that are meant, with their columns unless all are."""
+    """Return the affected rows, with their columns unless all are affected."""
     columns = {row: [one.column for one in cells if one.row == row] for row in dict.fromkeys(c.row for c in cells)}
     every = {row: [one.column for one in table.cells if one.row == row] for row in columns}
     if all(columns[row] == every[row] for row in columns):

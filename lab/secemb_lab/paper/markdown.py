@@ -12,13 +12,13 @@ _WIDTH, _MINUTE = 100, 60
 _INTRODUCTION = """\
 Each table and figure of the SecEmb paper, measured with this software. `make paper` measures them and writes
 `build/paper/index.html`, a page with plots; `TABLES=upload,ablation` chooses, `QUICK=1` takes less than a minute
-and only shows that everything runs, `ARGS=--resume` goes on where a run was cut short. `make paper-docs` writes this
-page from `docs/paper.json`, to which it adds what `make paper` measured last. No figure here is typed by hand.
+and only shows that everything runs, `ARGS=--resume` resumes an interrupted run. `make paper-docs` writes this
+page from `docs/paper.json`, to which it adds the latest results of `make paper`. No figure here is typed by hand.
 """
 _LEGEND = """\
-A cell is ours / the paper's, the ratio, and a mark: {marks}. A sentence below the table says why a figure differs.
-Only what SecEmb is meant to improve can be better; a baseline agrees or differs. A figure alone has none in the paper
-to compare with. Bytes are lengths of encoded messages. Times are one run on one machine: compare ratios first.
+A cell is our figure / the paper's, the ratio, and a mark: {marks}. A sentence below the table explains each difference.
+Only figures that SecEmb is meant to improve can be better; a baseline agrees or differs. A figure on its own has no
+counterpart in the paper. Bytes are lengths of encoded messages. Times are from one run on one machine: compare ratios.
 """
 
 
@@ -32,7 +32,7 @@ def render(found: Sequence[Measured]) -> str:
         _night(),
         *(_section(one) for one in found),
         "## Errors in the paper",
-        _wrapped("Found while building this software, each with its evidence in this repository."),
+        _wrapped("Found while building this software, each with evidence in this repository."),
         "\n".join(_errata()),
     ]
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"

@@ -40,7 +40,7 @@ def render(found: Sequence[Measured]) -> str:
 def picture(plot: Plot) -> Markup:
     """Return a plot as SVG."""
     heights = [height for points in plot.lines.values() for _, height in points]
-    # Beside much larger figures the axis would begin below zero.
+    # With much larger figures the axis would begin below zero.
     span = (0.0, max(heights)) if heights and 0 <= min(heights) < _SMALL * max(heights) else None
     drawn = line_chart(plot.lines, title=plot.title, across=plot.across, doubling=plot.doubling, span=span)
     return Markup(drawn)  # noqa: S704 (charts escape what they show)

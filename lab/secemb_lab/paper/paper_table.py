@@ -1,4 +1,4 @@
-"""A table of the paper beside ours: cells with a verdict, and the registry of functions that measure tables."""
+"""A table of the paper compared with ours: cells with a verdict, and the registry of functions that measure tables."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,8 +10,8 @@ from time import perf_counter
 from typing import Literal
 
 Value = float | str | None
-Progress = Callable[[float, str], None]  # the share of the table that is done, and what comes next
-CLOSE = 0.05  # this share of the paper's figure apart is still agreement
+Progress = Callable[[float, str], None]  # the finished share of the table, and the next step
+CLOSE = 0.05  # relative difference from the paper's figure that still counts as agreement
 
 # Importing them fills the registry; this is also the order of the report.
 MODULES: tuple[str, ...] = (
@@ -32,7 +32,7 @@ MODULES: tuple[str, ...] = (
 
 
 class Verdict(StrEnum):
-    """What comes of comparing a cell with the paper's."""
+    """The result of comparing a cell with the paper's."""
 
     BETTER = "better"
     AGREES = "agrees within 5 %"
@@ -50,9 +50,9 @@ class Cell:
     ours: Value  # None: this machine does not have the data
     paper: Value = None  # None: the paper has no such figure
     unit: str = ""
-    better: Literal["", "less", "more"] = ""  # which is better; of a baseline neither is
+    better: Literal["", "less", "more"] = ""  # which is better; for a baseline neither is
     spread: float | None = None  # standard deviation of ours over the seeds
-    note: str = ""  # one sentence: why it differs, or why there is no data
+    note: str = ""  # one sentence: the reason for a difference or missing data
 
     @property
     def ratio(self) -> float | None:
@@ -77,7 +77,7 @@ class Cell:
 
     @property
     def unexplained(self) -> bool:
-        """Tell whether it differs, or is missing, without a sentence that says why."""
+        """Tell whether the cell differs, or is missing, without an explanation."""
         said = self.note.endswith(".") and len(self.note.split()) > 3
         return self.verdict in (Verdict.DIFFERS, Verdict.NO_DATA) and not said
 
@@ -101,7 +101,7 @@ class Table:
     caption: str  # what was measured, and how
     cells: Sequence[Cell]
     plots: Sequence[Plot] = ()
-    seconds: float = 0.0  # that it took
+    seconds: float = 0.0  # duration
 
     @property
     def rows(self) -> list[str]:
@@ -120,26 +120,26 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What to measure with."""
+    """The settings of a measurement."""
 
-    quick: bool = False  # as little as shows that it runs
+    quick: bool = False  # the minimum that shows that it runs
     data: Path = Path("build/data")  # a folder with the sets
     seeds: int = 4  # runs of each case that has spread
-    folder: Path = Path("build/paper")  # where a table may keep what it needs to go on after being cut short
+    folder: Path = Path("build/paper")  # where a table may store data to resume after an interruption
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """How to make one table."""
+    """The way to measure one table."""
 
     name: str
     title: str
-    night_seconds: float  # of a full run on two cores, for the time that is left
+    night_seconds: float  # of a full run on two cores, to estimate the remaining time
     make: Callable[[Settings, Progress], Table]
     module: str  # that registered it
 
     def run(self, settings: Settings, progress: Progress) -> Table:
-        """Measure it, with the time it takes."""
+        """Measure the table and its duration."""
         begin = perf_counter()
         made = self.make(settings, progress)
         return replace(made, seconds=perf_counter() - begin)
@@ -147,7 +147,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """What a function of a table returns: everything but the name and the time."""
+    """The return value of a table's function: everything but the name and the time."""
 
     caption: str
     cells: Sequence[Cell]
@@ -180,10 +180,10 @@ def all_tables() -> dict[str, Measurement]:
     """Return every registered table by name, in the order of the report."""
     for module in MODULES:
         import_module(module)
-    places = {module: place for place, module in enumerate(MODULES)}  # whatever was imported first
+    places = {module: place for place, module in enumerate(MODULES)}  # regardless of the import order
     return dict(sorted(TABLES.items(), key=lambda item: places.get(item[1].module, len(places))))
 
 
 def unexplained(tables: Iterable[Table]) -> list[str]:
-    """Return the cells that differ without a sentence that says why."""
+    """Return the cells that differ without an explanation."""
     return [f"{one.name}: {cell.row}, {cell.column}" for one in tables for cell in one.cells if cell.unexplained]

@@ -1,4 +1,4 @@
-"""`make paper`: measure the tables one after another, and write page and figures after each."""
+"""`make paper`: measure the tables in sequence, and write page and figures after each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,11 +18,11 @@ _PAUSE = 5.0  # seconds between two notes about the same table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperOptions:
-    """What to measure, and where it goes."""
+    """The tables to measure, and the output."""
 
     names: Sequence[str] = ()  # none: all
     settings: Settings = field(default_factory=Settings)
-    resume: bool = False  # keep the tables that are there
+    resume: bool = False  # keep existing tables
     as_json: bool = False
 
     @property
@@ -37,7 +37,7 @@ class PaperOptions:
 
 
 def run(options: PaperOptions) -> int:
-    """Measure and write; return 1 if a cell differs from the paper's without a sentence that says why."""
+    """Measure and write; return 1 if a cell differs from the paper's without an explanation."""
     wanted = _chosen(options.names)
     found = _kept(options, wanted)
     missing = [one for one in wanted if one.name not in {have.table.name for have in found}]
@@ -101,7 +101,7 @@ def _write(options: PaperOptions, found: Sequence[Measured]) -> None:
 
 
 def _progress(name: str, later: float) -> Progress:
-    """Return what tells how far a table is and how long it and those after it will take."""
+    """Return a function that reports a table's progress and the remaining time."""
     begin = perf_counter()
     last = [begin - _PAUSE]
 

@@ -26,7 +26,7 @@ _MEASURED = TypeAdapter(list[Measured])
 
 
 def read(path: Path) -> list[Measured]:
-    """Return what a file holds; nothing if there is no file."""
+    """Return the contents of a file; nothing if there is no file."""
     if not path.exists():
         return []
     try:
@@ -45,7 +45,7 @@ def write(path: Path, found: Sequence[Measured]) -> None:
 
 
 def document(found: Sequence[Measured]) -> dict[str, Any]:
-    """Return everything as what JSON knows, with ratios and verdicts."""
+    """Return everything as JSON types, with ratios and verdicts."""
     return {
         "tables": [
             {**asdict(one), "table": {**asdict(one.table), "cells": [_judged(cell) for cell in one.table.cells]}}

@@ -1,4 +1,4 @@
-"""What privacy costs in accuracy: models over ε, with noise of the two servers and with noise of the devices."""
+"""The cost of privacy in accuracy: models over ε, with noise of the two servers and with noise of the devices."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,7 +22,7 @@ from secemb_tools.simulation.processes import Processes, count_for
 from secemb_tools.simulation.recipes import default_cohort
 
 _COHORTS = (100, 500)
-# What the accountant and the ring of a simulated task have room for.
+# The limits of the accountant and the ring of a simulated task.
 _SMALLEST_DELTA, _SMALLEST_EPSILON, _LARGEST_COHORT = 1e-10, 0.01, 10_000
 
 
@@ -40,7 +40,7 @@ class DpOptions:
     seed: int
     out: Path
     device_by_device: bool = False  # local noise as devices would draw it, instead of a round's at once
-    resume: bool = False  # go on from what `out` holds
+    resume: bool = False  # resume from `out`
     as_json: bool = False
 
 
@@ -71,7 +71,7 @@ def run(options: DpOptions) -> int:
             with console.status(f"{number} of {len(missing)}: {_describe(plan)}"):
                 found.append(carry_out(plan, data, **settings))
             console.print(f"{number} of {len(missing)}: {_describe(plan)}: RMSE {found[-1].rmse:.4f}")
-            # After each: a long report that is cut short has something to show, and to go on from.
+            # After each, so that an interrupted report has results, and can be resumed.
             dp_file.write(options.out, source, found, control=control)
     dp_file.write(options.out, source, found, control=control)
     if options.as_json:

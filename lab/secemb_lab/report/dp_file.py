@@ -1,4 +1,4 @@
-"""The files of the report on differential privacy: figures that it can go on from, a table for a page, and curves."""
+"""The files of the report on differential privacy: figures for resuming, a table for a page, and curves."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ _KNOWN = "spent_known"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What all figures of a file have in common."""
+    """The settings common to all figures of a file."""
 
     ratings: str
     seed: int
@@ -27,7 +27,7 @@ class Source:
 
 
 def document(source: Source, found: Sequence[Outcome], *, control: float) -> dict[str, Any]:
-    """Return all figures as what JSON knows."""
+    """Return all figures as JSON types."""
     runs = [asdict(one) | {_KNOWN: one.spent_known} for one in found]
     return {"ratings": source.ratings, "seed": source.seed, "bias_only_rmse": control, "runs": runs}
 
@@ -42,7 +42,7 @@ def write(out: Path, source: Source, found: Sequence[Outcome], *, control: float
 
 
 def read(out: Path, source: Source) -> list[Outcome]:
-    """Return what was measured before; what has another source is refused, because it belongs into no table with it."""
+    """Return earlier measurements; those from another source are refused, as they belong in another table."""
     if not out.exists():
         return []
     try:

@@ -1,4 +1,4 @@
-"""One point of the report on differential privacy: a model trained with so much noise, and the error it ends with."""
+"""One point of the report on differential privacy: a model trained with given noise, and its final error."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ ROUNDS = {100: 50, 500: 50}  # by cohort: where more rounds cost more in noise t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to be trained, and what it may cost."""
+    """A training with its privacy budget."""
 
     model: str
     cohort: int
@@ -31,7 +31,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a plan."""
+    """The outcome of a plan."""
 
     plan: Plan
     multiplier: float | None
@@ -41,7 +41,7 @@ class Outcome:
 
     @property
     def spent_known(self) -> float | None:
-        """Return ε against those who know who took part: more, where the promise counts on chance."""
+        """Return ε against those who know who took part, which is larger if the guarantee relies on sampling."""
         if self.multiplier is None or self.plan.where == LOCAL:
             return self.spent
         return epsilon_known(Terms(multiplier=self.multiplier, delta=self.plan.delta), self.plan.rounds)
@@ -109,7 +109,7 @@ def carry_out(
 
 
 def _terms(plan: Plan, schedule: Sampled) -> tuple[Terms | None, int]:
-    """Return what a round promises, and how many of them count.
+    """Return the guarantee of a round, and how many rounds count.
 
     Noise of the servers protects a person in a round of which it is not known whether they take part. Noise of a device
     goes out under the device's own name, in each round that it takes part in: there is nothing to hide behind. The

@@ -1,6 +1,6 @@
-"""`make quality`: how good recommendations are, on every public set at hand, beside baselines and published figures.
+"""`make quality`: recommendations on every available public set, compared with baselines and published figures.
 
-Each run is a job of its own, as many at a time as there are cores. Files are written after each.
+Each run is a separate job, as many at a time as there are cores. Files are written after each.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -48,7 +48,7 @@ class QualityOptions:
 
     data: Path  # a folder with the sets
     parts: Sequence[str] = PARTS
-    quick: bool = False  # made-up data, few rounds
+    quick: bool = False  # synthetic data, few rounds
     processes: int = 1
     out: Path = Path("build/quality.json")
     as_json: bool = False
@@ -76,7 +76,7 @@ def run(options: QualityOptions) -> int:
 
 
 def _kept(options: QualityOptions) -> Quality:
-    """Return what an earlier run has measured of the parts that are not measured now."""
+    """Return an earlier run's measurements of the parts that are not measured now."""
     fresh = Quality(quick=options.quick, processes=options.processes)
     earlier = None if set(options.parts) == set(PARTS) else FILE.read(options.out)
     if earlier is None or earlier.quick != options.quick:
@@ -108,11 +108,11 @@ def _measured(jobs: Sequence[Job], processes: int) -> Iterator[dict[int, Found]]
                 done[waiting[one]] = one.result()
                 yield done
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)  # after an error the rest is of no use
+            pool.shutdown(wait=False, cancel_futures=True)  # after an error the remaining jobs are useless
 
 
 def measure(case: Case) -> Found:
-    """Return what a case comes to."""
+    """Return the figures of a case."""
     if isinstance(case, RatingCase):
         return measure_case(case)
     return measure_ranking_case(case) if isinstance(case, RankingCase) else measure_baselines_case(case)
@@ -147,7 +147,7 @@ def _say(found: Found) -> str:
 
 
 def jobs_of(options: QualityOptions) -> list[Job]:
-    """Return what is to be measured: of each part, the sets that are there."""
+    """Return the jobs: for each part, the available sets."""
     if unknown := set(options.parts) - set(PARTS):
         raise OperationError(f"unknown part {min(unknown)!r}; choose from {', '.join(PARTS)}")
     makers: dict[str, Callable[[Path], Iterator[Case]]] = (

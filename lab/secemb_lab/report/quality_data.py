@@ -1,4 +1,4 @@
-"""The data of `make quality`: public sets from a folder, samples of them, and made-up sets for a short run."""
+"""The data of `make quality`: public sets from a folder, samples of them, and synthetic sets for a short run."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -11,18 +11,18 @@ from secemb_shared.randomness import Indices
 from secemb_tools.datasets import RatingSet, Split, read_ratings, split, split_by
 from secemb_tools.datasets.made_up import NAME, make_ratings
 
-ALL, RATINGS, PEOPLE = "", "ratings", "people"  # what a sample is drawn from
-_SAMPLED, _FEW = 31, 32  # what a seed is used for
+ALL, RATINGS, PEOPLE = "", "ratings", "people"  # the unit of sampling
+_SAMPLED, _FEW = 31, 32  # purposes of derived seeds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """A set, or a sample of it."""
 
-    path: Path | None = None  # None: made up
+    path: Path | None = None  # None: synthetic
     of: str = ALL
     share: float = 1.0
-    without_ratings: bool = False  # keep only who chose what
+    without_ratings: bool = False  # keep only which items people chose
 
     @property
     def name(self) -> str:
@@ -65,7 +65,7 @@ def sample_people(ratings: RatingSet, share: float, *, seed: int) -> RatingSet:
 
 
 def leave_ratings_out(ratings: RatingSet) -> RatingSet:
-    """Return who chose what, without what they thought of it."""
+    """Return which items people chose, without their ratings."""
     return replace(ratings, values=np.ones_like(ratings.values), implicit=True)
 
 

@@ -1,4 +1,4 @@
-"""What the runs of `make quality` must reach, and runs that differ only in their seed as one figure."""
+"""The goals of `make quality`, and the aggregation of runs that differ only in their seed."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ One = TypeVar("One")
 
 @dataclass(slots=True, kw_only=True)
 class Quality:
-    """Everything that was measured."""
+    """All measurements."""
 
     quick: bool  # made-up data: figures only show that it runs
     processes: int  # runs at a time

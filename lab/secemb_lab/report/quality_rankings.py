@@ -23,7 +23,7 @@ CENTRAL_EPOCHS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingCase:
-    """What is trained on what; everything else follows from the rule."""
+    """The model and set of a training; everything else follows from the rule."""
 
     source: Source
     split: str
@@ -40,7 +40,7 @@ class RankingCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineCase:
-    """What is ranked without SecEmb."""
+    """A ranking without SecEmb."""
 
     source: Source
     split: str
@@ -54,7 +54,7 @@ class BaselineCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingRun:
-    """What one case came to."""
+    """The results of one case."""
 
     dataset: str
     split: str
@@ -79,7 +79,7 @@ class RankingRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineRun:
-    """What popularity or the central model came to."""
+    """The results of popularity or the central model."""
 
     dataset: str
     name: str

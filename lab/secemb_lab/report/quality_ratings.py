@@ -56,7 +56,7 @@ def measured_after(done: int, rounds: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingCase:
-    """What is trained on what; everything that is None follows from the rule."""
+    """The model and set of a training; everything that is None follows from the rule."""
 
     source: Source
     seed: int
@@ -89,7 +89,7 @@ class SessionBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingRun:
-    """What one case came to."""
+    """The results of one case."""
 
     dataset: str
     sample: str  # empty: the whole set

@@ -17,7 +17,7 @@ Cells = Sequence[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """A goal and what was measured."""
+    """A goal and its measurement."""
 
     name: str
     measured: float
@@ -46,7 +46,7 @@ class ReportFile(Generic[Found]):
     page: Callable[[Found, Sequence[str]], str]  # of the figures and the file names of their plots
 
     def document(self, found: Found) -> dict[str, Any]:
-        """Return all figures as what JSON knows, with the goals."""
+        """Return all figures as JSON types, with the goals."""
         return {**asdict(found), "goals": [asdict(one) for one in self.goals(found)]}  # type: ignore[call-overload]
 
     def write(self, out: Path, found: Found) -> None:
@@ -59,7 +59,7 @@ class ReportFile(Generic[Found]):
         out.with_suffix(".md").write_text(self.page(found, list(pictures)), encoding="utf-8")
 
     def read(self, out: Path) -> Found | None:
-        """Return what an earlier report has written; None if there is nothing."""
+        """Return the figures of an earlier report; None if there is none."""
         if not out.exists():
             return None
         try:
@@ -96,7 +96,7 @@ def markdown(heads: Cells, rows: Iterable[Cells]) -> str:
 
 
 def goals_table(found: Sequence[Goal]) -> str:
-    """Return the goals, missed ones included."""
+    """Return the goals, including missed ones."""
     return markdown(
         ("goal", "wanted", "measured", ""),
         (

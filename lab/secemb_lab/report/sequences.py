@@ -1,6 +1,6 @@
-"""`make sequences`: what comes next, by models of events and of texts, beside popularity and published figures.
+"""`make sequences`: models of events and of texts, compared with popularity and published figures.
 
-One case after another, each on all cores. Files are written after each; a case that was cut short is continued.
+Cases run in sequence, each on all cores. Files are written after each; an interrupted case is resumed.
 """
 
 import shutil
@@ -29,7 +29,7 @@ class SequenceOptions:
     data: Path  # a folder with the sets
     cases: Sequence[str] = ()  # none: all
     quick: bool = False  # made-up data, few rounds
-    resume: bool = False  # keep finished cases, and go on with the one that was cut short
+    resume: bool = False  # keep finished cases, and resume the interrupted one
     processes: int = 1
     out: Path = Path("build/sequences.json")
     as_json: bool = False

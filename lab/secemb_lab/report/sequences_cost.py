@@ -1,6 +1,7 @@
-"""What a sequence model costs a device in `make sequences`: bytes of a round, processor time and memory.
+"""The cost of a sequence model for a device in `make sequences`: bytes of a round, processor time and memory.
 
-All of Amazon needs no table here: keys and updates follow from the layout, and answers are as long for any rows.
+All of Amazon needs no table here: keys and updates follow from the layout, and answers have the same length for any
+rows.
 """
 
 import asyncio
@@ -41,10 +42,10 @@ Bytes = tuple[int, int]  # up, down
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceCost:
-    """What a round costs a device that brings as much as fits."""
+    """The cost of a round for a device with a full workload."""
 
     cpu_ms: dict[str, float]  # by phase, one thread
-    peak_bytes: int  # by which a process with model and dense part grows in its first round
+    peak_bytes: int  # growth of a process with model and dense part in its first round
     process_bytes: int  # of that process at most, interpreter and torch included
 
 

@@ -1,4 +1,4 @@
-"""What the runs of `make sequences` must reach."""
+"""The goals of `make sequences`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ _MODEL, _SIMPLER = "model", "bigram"  # what a text's figures are of; what stand
 
 @dataclass(slots=True, kw_only=True)
 class Sequences:
-    """Everything that was measured."""
+    """All measurements."""
 
     quick: bool  # made-up data: figures only show that it runs
     seconds: float = 0.0

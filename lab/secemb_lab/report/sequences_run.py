@@ -1,4 +1,4 @@
-"""One case of `make sequences`: a run of `secemb simulate` with what it measured, beside a private one."""
+"""One case of `make sequences`: a run of `secemb simulate` with its measurements, and a private run."""
 
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -21,7 +21,7 @@ Point = tuple[int, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Which model is trained on which set; all settings that are not given follow from the rule."""
+    """A model and a set to train it on; all other settings follow from the rule."""
 
     model: str  # a name of the registry
     path: Path | None = None  # None: made up
@@ -42,7 +42,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceRun:
-    """What one case came to."""
+    """The results of one case."""
 
     name: str
     dataset: str

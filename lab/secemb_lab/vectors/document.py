@@ -1,4 +1,4 @@
-"""Vector files: the bytes that they are made from, and how values are written, as hexadecimal in wire order."""
+"""Vector files: the bytes that they are made from, and the encoding of values, as hexadecimal in wire order."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Vectors of what everything else is built from: labels, hash, stream, permutation, ring and row tag."""
+"""Vectors of the primitives: labels, hash, stream, permutation, ring and row tag."""
 
 import hashlib
 

@@ -19,7 +19,7 @@ class GoodMacs:
         self.holds = [hold_of(good.messages["keys", party, TRAIN]) for party in (0, 1)]
 
     def described(self) -> Json:
-        """Return what each party has to know."""
+        """Return the inputs of each party."""
         return {"holds": [hold.hex() for hold in self.holds]}
 
     def prove(self, party: int, upload: bytes, *, hold: bytes | None = None) -> bytes:

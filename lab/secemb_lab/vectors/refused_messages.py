@@ -69,7 +69,7 @@ class GoodRound:
         return decode_answer(self.round, self.session_id, party, self.messages["answer", party, TRAIN])
 
     def described(self) -> Json:
-        """Return what a decoder has to know."""
+        """Return the inputs of a decoder."""
         return {
             "task": self.task.encode().decode("ascii"),
             "rounds": {kind: round_.encode().decode("ascii") for kind, round_ in self.rounds.items()},
@@ -80,7 +80,7 @@ class GoodRound:
 
 
 def accepted(good: GoodRound) -> Iterator[Json]:
-    """Yield the good messages, so that each refusal is seen to be for its own fault."""
+    """Yield the valid messages, to show that each refusal is caused by its fault."""
     for place, data in good.messages.items():
         yield {**_named(place), "data": data.hex()}
     yield {"decoder": "rows", "answers": [good.messages["answer", party, TRAIN].hex() for party in (0, 1)]}

@@ -1,4 +1,4 @@
-"""Relayed messages, boxes and announcements with one thing wrong, and what each of them gets."""
+"""Relayed messages, boxes and announcements with one thing wrong, and the result of each."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -33,7 +33,7 @@ class GoodRelay:
         self.announcement = self.server.announce(good.task)
 
     def described(self) -> Json:
-        """Return what a decoder of relayed messages has to know besides."""
+        """Return the additional inputs of a decoder of relayed messages."""
         return {"relay_private": self.server.private.hex()}
 
     def direct(self, kind: Kind, round_kind: str, party: int) -> bytes:
@@ -125,7 +125,7 @@ def _boxes(relay: GoodRelay, which: tuple[Kind, str]) -> Iterator[Json]:
 
 
 def _contents(relay: GoodRelay, which: tuple[Kind, str]) -> Iterator[Json]:
-    """Yield boxes that open and do not fit what is passed on beside them."""
+    """Yield boxes that can be decrypted but do not match the relayed parts."""
     content, public = relay.contents[which], relay.public(*which)
     other_round = content[:32] + digest(b"another round") + content[64:]
     yield _box(

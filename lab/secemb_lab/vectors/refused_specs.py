@@ -163,7 +163,7 @@ _BORDERS: list[dict[str, Any]] = [
 
 
 def accepted(round_: RoundSpec) -> Iterator[Json]:
-    """Yield the specifications that the refused ones differ from, and borders that are still allowed."""
+    """Yield the specifications that the refused ones differ from, and limits that are still allowed."""
     fields = json.loads(round_.task.encode())
     for changes in _BORDERS:
         yield {"decoder": "task", "text": _text({**fields, **changes})}
@@ -172,7 +172,7 @@ def accepted(round_: RoundSpec) -> Iterator[Json]:
 
 
 def refused_tasks(task: TaskSpec) -> Iterator[Json]:
-    """Yield task specifications that are not one."""
+    """Yield invalid task specifications."""
     fields = json.loads(task.encode())
     for name, changes in _CHANGED_FIELDS:
         yield _case(name, "task", _text({**fields, **changes}), "SpecError")

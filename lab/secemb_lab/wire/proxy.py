@@ -18,7 +18,7 @@ Bytes = tuple[int, int]  # up, down
 
 @dataclass(slots=True)
 class Passed:
-    """What has passed: bytes of TCP payload, so HTTP headers are included and, with TLS, all of TLS."""
+    """The bytes that passed: TCP payload, so HTTP headers are included and, with TLS, all of TLS."""
 
     requests: dict[str, list[int]] = field(default_factory=dict)  # up and down, by the last word of the address
     _current: str = ""  # encrypted requests have no name
@@ -31,7 +31,7 @@ class Passed:
         self.requests.setdefault(self._current, [0, 0])[way] += len(chunk)
 
     def take(self) -> dict[str, Bytes]:
-        """Return what has passed since the last call, by request."""
+        """Return the bytes that passed since the last call, by request."""
         taken = {name: (up, down) for name, (up, down) in self.requests.items() if up or down}
         self.requests = {}
         return taken
@@ -52,7 +52,7 @@ async def proxy(
         with closing(writer):
             try:
                 there_reader, there_writer = await asyncio.open_connection(HERE, target)
-            except OSError:  # nothing listens there, or not yet
+            except OSError:  # nothing is listening there, or not yet
                 return
             with closing(there_writer):
                 await asyncio.gather(

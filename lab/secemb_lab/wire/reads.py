@@ -1,4 +1,4 @@
-"""How long a read takes and what a session costs each server, directly and through the relay."""
+"""The duration of a read and the cost of a session for each server, directly and through the relay."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -62,7 +62,7 @@ async def _session(client: httpx.AsyncClient, pair: Pair, transport: Transport, 
     relay = joined.relay if transport == Transport.RELAYED else None
 
     async def timed(messages: list[Sending], taken_ms: list[float]) -> list[bytes]:
-        """Send a step's messages at the same time; note how long it took until all were answered."""
+        """Send a step's messages concurrently; record the time until all were answered."""
         start = perf_counter()
         answers = await asyncio.gather(*(send(client, pair, joined, message) for message in messages))
         taken_ms.append(1e3 * (perf_counter() - start))

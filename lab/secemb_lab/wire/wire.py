@@ -58,7 +58,7 @@ def run(output: Path, chosen: list[PaperCatalogue], *, sessions: int, as_json: b
 
 @contextmanager
 def _step(console: Console, name: str) -> Iterator[None]:
-    """Show what is being measured, and afterwards how long it took."""
+    """Show the current measurement, and its duration at the end."""
     start = time.monotonic()
     with console.status(name):
         yield
@@ -115,7 +115,7 @@ def _start(pair: Pair) -> None:
 
 
 def show(console: Console, figures: dict[str, Any]) -> None:
-    """Print what was measured."""
+    """Print the measurements."""
     console.print(_bytes_table(figures["bytes"]))
     console.print(_tls_table(figures["bytes"]))
     if figures["reads"]:
@@ -123,7 +123,7 @@ def show(console: Console, figures: dict[str, Any]) -> None:
 
 
 def keeps(one: dict[str, Any]) -> bool:
-    """Tell whether a relayed device stays within the limit, in its first round too."""
+    """Tell whether a relayed device stays within the limit, including its first round."""
     rounds = (one["relayed"]["first"], one["relayed"]["later"])
     return all(moved <= most for round_ in rounds for moved, most in zip(round_, one["limit"], strict=True))
 

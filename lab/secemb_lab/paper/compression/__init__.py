@@ -1,1 +1,1 @@
-"""Compressed updates beside SecEmb: what a training comes to with each of them, and how much less is sent."""
+"""Compressed updates compared with SecEmb: the accuracy after training with each, and the bytes saved."""

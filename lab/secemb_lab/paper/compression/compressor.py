@@ -1,4 +1,4 @@
-"""A compressor: what a device sends in place of its update of the whole table, and what a server reads from that."""
+"""A compressor: a device's message in place of its update of the whole table, and its decoding by a server."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -15,9 +15,9 @@ FLOAT_BYTES = 4
 
 
 class Compressor(ABC):
-    """One way to write an update of all rows as a message whose length the round decides.
+    """One way to encode an update of all rows as a message whose length depends only on the round.
 
-    Rows that are zero stay zero, and so does what a device has not trained.
+    Zero rows stay zero, and so do those that a device has not trained.
     """
 
     name: ClassVar[str]  # as in the paper's tables
@@ -31,7 +31,7 @@ class Compressor(ABC):
         """Return the message; `update` is (items, row width)."""
 
     def decompress(self, round_: RoundSpec, message: bytes) -> Numbers:
-        """Return what the server adds up, (items, row width)."""
+        """Return the update that the server sums, (items, row width)."""
         if len(message) != self.size(round_):
             raise MessageError(f"a message of {self.name} has {self.size(round_)} bytes here, not {len(message)}")
         return self._read(round_, message)
@@ -41,7 +41,7 @@ class Compressor(ABC):
         """Return the update in a message of the right length."""
 
     def __call__(self, round_: RoundSpec, items: Indices, updates: Numbers, random_bytes: RandomBytes) -> Numbers:
-        """Return what arrives of a device's rows, by way of a whole message: what makes a plain run lossy."""
+        """Return a device's rows after encoding and decoding, which makes a plain run lossy."""
         update = np.zeros(shape_of(round_), dtype=np.float32)
         update[items] = updates
         arrived: Numbers = self.decompress(round_, self.compress(round_, update, random_bytes))[items]
@@ -54,5 +54,5 @@ def shape_of(round_: RoundSpec) -> tuple[int, int]:
 
 
 def touched(update: Floats) -> Indices:
-    """Return the rows that are not zero: a device has a few hundred, and work on the others would come to nothing."""
+    """Return the non-zero rows: a device has a few hundred, and work on the others would be wasted."""
     return np.flatnonzero(update.any(axis=1))

@@ -1,4 +1,4 @@
-"""Secure FedRec as a compressor that loses nothing: two additive shares of the whole update, both sent in full."""
+"""Secure FedRec as a lossless compressor: two additive shares of the whole update, both sent in full."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -26,7 +26,7 @@ class SecureFedRec(Compressor):
         return _SHARES * round_.task.ring.element_bytes * items * width
 
     def compress(self, round_: RoundSpec, update: Floats, random_bytes: RandomBytes) -> bytes:
-        """Return both shares, one behind the other."""
+        """Return both shares, concatenated."""
         ring = round_.task.ring
         mask = random_bytes(self.size(round_) // _SHARES)
         share = ring.encode(update, bound=round_.task.bound) - np.frombuffer(mask, ring.dtype).reshape(update.shape)

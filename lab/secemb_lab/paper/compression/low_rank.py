@@ -43,10 +43,10 @@ class Svd(Compressor):
 
 @dataclass(frozen=True, slots=True)
 class CoLR(Compressor):
-    """The update of A where the table is Q + A·Bᵀ, and B, drawn for the round, is everybody's (Nguyen et al. 2024).
+    """The update of A where the table is Q + A·Bᵀ, and B, drawn for the round, is shared by all (Nguyen et al. 2024).
 
-    The columns of B are orthogonal and as long as √(row width / rank), so that A·Bᵀ is the update on average. B follows
-    from the round: nobody sends it.
+    The columns of B are orthogonal and as long as √(row width / rank), so that A·Bᵀ is the update on average. B is
+    derived from the round, so it is not sent.
     """
 
     name: ClassVar[str] = "CoLR"

@@ -19,10 +19,10 @@ _SIGN, _MAGNITUDE, _MAGNITUDE_BITS = 0x80, 0x7F, 7
 
 
 def _number(code: int) -> float:
-    """Return what a byte of the dynamic tree type stands for, as a share of the largest number.
+    """Return the value of a byte of the dynamic tree type, as a fraction of the largest number.
 
-    A sign, k zeros for the power 10^−k, a one, and the remaining bits for a place between 0.1 and 1. Where the one is
-    missing the byte is zero, or the largest number itself.
+    A sign, k zeros for the power 10^−k, a one, and the remaining bits for a place between 0.1 and 1. Without the
+    one the byte is zero, or the largest number itself.
     """
     magnitude = code & _MAGNITUDE
     if not magnitude:
@@ -73,7 +73,7 @@ _UNPACKED = (np.arange(3**_DIGITS)[:, None] // _POWERS % 3).astype(np.int8) - 1 
 class TernQuant(Compressor):
     """Each number as s·sign or zero, where s is the largest, so that the mean is the number (TernGrad, Wen 2017).
 
-    Nothing is clipped before: that would bias what is unbiased. Five numbers are in a byte.
+    Nothing is clipped before, because that would bias the estimate. A byte holds five numbers.
     """
 
     name: ClassVar[str] = "Ternquant"
@@ -84,7 +84,7 @@ class TernQuant(Compressor):
         return FLOAT_BYTES + -(-items * width // _DIGITS)
 
     def compress(self, round_: RoundSpec, update: Floats, random_bytes: RandomBytes) -> bytes:
-        """Return the scale and the digits; each is not zero with a chance in proportion to its number."""
+        """Return the scale and the digits; each is non-zero with a probability proportional to its number."""
         rows = touched(update)
         scale = np.float32(np.abs(update[rows]).max(initial=0.0))
         digits: Bytes = np.ones(_DIGITS * (self.size(round_) - FLOAT_BYTES), dtype=np.uint8)  # one stands for zero

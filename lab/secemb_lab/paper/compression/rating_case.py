@@ -20,20 +20,20 @@ from secemb_tools.simulation.scenario import with_scale
 from secemb_tools.simulation.world import World, world_for
 
 FOLDERS = {"ML100K": "ml-100k", "ML1M": "ml-1m", "ML10M": "ml-10m", "ML25M": "ml-25m", "Yelp": "yelp"}
-_DIMENSION = 64  # of the paper, where its table has no other
+_DIMENSION = 64  # of the paper, if its table has no other
 _QUICK_ROUNDS = 2
 _SECONDS = {"mf": 0.1, "ncf": 0.16, "fm": 0.22, "deepfm": 1.7}  # of a round of 100 devices, about
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingCase:
-    """What is trained on what."""
+    """The model, set and method of a training."""
 
     catalogue: str  # as in the paper's tables
     model: str
     method: str
     seed: int
-    path: Path | None = None  # None: made-up ratings and few rounds
+    path: Path | None = None  # None: synthetic ratings and few rounds
 
     @property
     def name(self) -> str:
@@ -43,7 +43,7 @@ class RatingCase:
 
     @property
     def weight(self) -> float:
-        """Return about how many seconds it takes."""
+        """Return the approximate duration in seconds."""
         return _SECONDS[self.model] * (self.rounds or 10 * BAR_COHORT)
 
     @property
@@ -55,7 +55,7 @@ class RatingCase:
 
     @property
     def compressor(self) -> Compressor | None:
-        """Return what becomes of updates."""
+        """Return the compressor of updates."""
         return compressor_of(self.method, rank=rank_of(self.model, self.catalogue))
 
     def measure(self) -> Figures:
@@ -79,7 +79,7 @@ class RatingCase:
         """Return the world of the run.
 
         SecEmb trains with m' of a person's items in a round, as in the paper. The others send a message about every
-        item, so nothing makes them leave any out.
+        item, so they need not omit any.
         """
         train, catalogue = data.train, BY_NAME[self.catalogue]
         most = max(mine.stop - mine.start for mine in train.by_person())

@@ -1,4 +1,4 @@
-"""Reduction ratios of uploads: the whole update as a multiple of what a method sends instead."""
+"""Reduction ratios of uploads: the size of the whole update divided by that of a method's message."""
 
 from functools import cache
 
@@ -14,7 +14,7 @@ from secemb_shared.messages.codec import Sizes
 from secemb_tools.catalogues import CATALOGUES, PaperCatalogue
 from secemb_tools.specification import build_task
 
-SECEMB = "SecEmb"  # sends nothing in place of its rows: they arrive as they are
+SECEMB = "SecEmb"  # no compressor: rows arrive unchanged
 COMPRESSORS = (Bit8Quant.name, TernQuant.name, Svd.name, CoLR.name)  # in the order of the paper's tables
 METHODS = (*COMPRESSORS, SecureFedRec.name, SECEMB)
 BY_NAME = {one.name: one for one in CATALOGUES}
@@ -22,7 +22,7 @@ MODELS = ("mf", "ncf", "fm", "deepfm")
 
 
 def compressor_of(method: str, *, rank: int) -> Compressor | None:
-    """Return what a method makes of an update; SecEmb changes nothing."""
+    """Return a method's compressor; SecEmb has none."""
     plain: dict[str, type[Bit8Quant | TernQuant | SecureFedRec]] = {
         one.name: one for one in (Bit8Quant, TernQuant, SecureFedRec)
     }
@@ -71,5 +71,5 @@ def reduction(method: str, round_: RoundSpec, *, rank: int) -> float:
     if one is None:
         return 2 * task.ring.element_bytes * numbers / Sizes.of(task).upload
     if isinstance(one, SecureFedRec):
-        return 1.0  # what the others are compared with
+        return 1.0  # the reference for the others
     return FLOAT_BYTES * numbers / (one.size(round_) + FLOAT_BYTES * task.dense_size)

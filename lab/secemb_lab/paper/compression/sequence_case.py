@@ -24,13 +24,13 @@ _SECONDS = {"caser": 0.6, "sasrec": 0.5}  # of a round of 100 devices, about
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceCase:
-    """What is trained on what."""
+    """The model, set and method of a training."""
 
     catalogue: str  # as in the paper's table
     model: str
     method: str
     seed: int = 1
-    path: Path | None = None  # None: made-up events and few rounds
+    path: Path | None = None  # None: synthetic events and few rounds
 
     @property
     def name(self) -> str:
@@ -40,11 +40,11 @@ class SequenceCase:
 
     @property
     def weight(self) -> float:
-        """Return about how many seconds it takes."""
+        """Return the approximate duration in seconds."""
         return _ROUNDS * _SECONDS[self.model]
 
     def measure(self) -> Figures:
-        """Train; return where everybody's last event ranks among 100 strangers, by the model and by popularity."""
+        """Train; return the ranking of everybody's last event among 100 strangers, by the model and by popularity."""
         begin = process_time()
         settings = _QUICK if self.path is None else {"data": self.path, "rounds": _ROUNDS}
         world = make_world(model=self.model, seed=self.seed, evaluate_every=_NO_EVALUATIONS, patience=0, **settings)

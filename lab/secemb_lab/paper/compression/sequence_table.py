@@ -27,7 +27,7 @@ columns Amazon were trained on the video games alone (its ratios are for all 9,2
 Amazon does not fit into a night. m' is what one window of the model reads, for every method.
 """
 _RANKED = {
-    "ML1M": "The paper's figures lie near popularity, and the items among which it ranks are unknown.",
+    "ML1M": "The paper's figures are close to popularity, and it does not say among which items it ranks.",
     "Amazon": "The set is another one: the paper trains on all of Amazon, this table on its video games.",
 }
 _RATIO = (
@@ -48,7 +48,7 @@ def make(model: str, settings: Settings, progress: Progress) -> Body:
 
 
 def cases_of(model: str, settings: Settings) -> Iterator[SequenceCase]:
-    """Yield what is to be trained: as in the paper, each case once."""
+    """Yield the cases to be trained: as in the paper, each once."""
     if settings.quick:
         if model == next(iter(NIGHT_SECONDS)):
             yield from (SequenceCase(catalogue="ML1M", model=model, method=method) for method in METHODS)
@@ -66,7 +66,7 @@ for name, seconds in NIGHT_SECONDS.items():
 
 @cache
 def round_of(model: str, catalogue: str) -> RoundSpec:
-    """Return a round with a model of events on one of the two catalogues; m' is what its window reads."""
+    """Return a round with a model of events on one of the two catalogues; m' is the number of items in its window."""
     made = registry.find(model).make()
     sizes = AMAZON if catalogue == "Amazon" else next(one for one in CATALOGUES if one.name == catalogue)
     room = made.room if follows(made) else sizes.capacity

@@ -1,4 +1,4 @@
-"""Finished trainings in a folder: each case is trained once, on all cores, and read from its file from then on."""
+"""Finished trainings in a folder: each case is trained once, on all cores, and then read from its file."""
 
 import json
 import os
@@ -14,11 +14,11 @@ from secemb_sdk.home.files import write_file
 
 Figures = dict[str, float]
 FOLDER = "cases"
-_WORTH = 60.0  # seconds of training that pay for processes, which take seconds to start
+_WORTH = 60.0  # seconds of training that justify processes, which take seconds to start
 
 
 class Case(Protocol):
-    """Something to be trained. Its repr has every setting: another repr is another case."""
+    """A training to be done. Its repr contains every setting, so a different repr is a different case."""
 
     @property
     def name(self) -> str:
@@ -26,14 +26,14 @@ class Case(Protocol):
 
     @property
     def weight(self) -> float:
-        """Return about how many seconds it takes on one idle core."""
+        """Return its approximate duration in seconds on one idle core."""
 
     def measure(self) -> Figures:
         """Train and measure."""
 
 
 def finish(cases: Sequence[Case], folder: Path, progress: Progress, *, processes: int | None = None) -> list[Figures]:
-    """Return the figures of all cases; those without a file are trained first, each file written as soon as it can."""
+    """Return the figures of all cases; those without a file are trained first, with files written at once."""
     known = {case.name: read(case, folder) for case in cases}
     missing = [case for case in cases if known[case.name] is None]
     whole, done = sum(case.weight for case in missing), 0.0
@@ -47,7 +47,7 @@ def finish(cases: Sequence[Case], folder: Path, progress: Progress, *, processes
 
 
 def read(case: Case, folder: Path) -> Figures | None:
-    """Return what a finished case came to; None if it has no file, or one with other settings."""
+    """Return the figures of a finished case; None if it has no file, or one with different settings."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         found = json.loads(_file(case, folder).read_bytes())
         if found["case"] == repr(case):
@@ -56,7 +56,7 @@ def read(case: Case, folder: Path) -> Figures | None:
 
 
 def write(case: Case, found: Figures, folder: Path) -> None:
-    """Keep what a case came to."""
+    """Store the figures of a case."""
     file = _file(case, folder)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_file(file, (json.dumps({"case": repr(case), "figures": found}, indent=1) + "\n").encode())
@@ -76,7 +76,7 @@ def _measured(cases: Sequence[Case], processes: int) -> Iterator[tuple[Case, Fig
         try:
             yield from ((waiting[one], one.result()) for one in as_completed(waiting))
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)  # after an error the rest is of no use
+            pool.shutdown(wait=False, cancel_futures=True)  # after an error the remaining cases are useless
 
 
 def _cores() -> int:

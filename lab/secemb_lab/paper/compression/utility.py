@@ -39,11 +39,13 @@ embeddings.
 _RATIOS = {
     TernQuant.name: "The paper counts four bits for a number that is minus one, zero or one; five of them fit into "
     "a byte.",
-    SECEMB: "The layout of this project, and the proof that an update is short, make another upload than the paper's; "
-    "FM on ML100K is 0.18 MB in one of the paper's tables and 0.22 MB in another, which gives 4.2.",
+    SECEMB: "The layout of this project, and the proof that an update is short, result in a different upload than "
+    "the paper's; FM on ML100K is 0.18 MB in one of the paper's tables and 0.22 MB in another, which gives 4.2.",
 }
 _LENGTH = "The length of a message follows from the paper's sizes, which do not give its ratio."
-_RECIPE = "Both are trained by this project's recipe, not by the paper's; what compares is the distance to SecEmb here."
+_RECIPE = (
+    "Both are trained with this project's recipe, not the paper's; only the distance to SecEmb here is comparable."
+)
 _MISSING = "The set is not in the folder of sets; put it into {folder} there, and run the table again."
 _QUICK = "This was a short run on made-up data, which only shows that it works."
 
@@ -75,7 +77,7 @@ for name, seconds in NIGHT_SECONDS.items():
 
 
 def _cells(settings: Settings, model: str, catalogue: str, found: dict[RatingCase, Figures]) -> Iterator[Cell]:
-    """Yield error and ratio of each method; the biases alone stand below."""
+    """Yield error and ratio of each method, followed by the biases alone."""
     own = [(case, one) for case, one in found.items() if (case.model, case.catalogue) == (model, catalogue)]
     for method in METHODS:
         row, errors = f"{title_of(model)} / {method}", [one["rmse"] for case, one in own if case.method == method]

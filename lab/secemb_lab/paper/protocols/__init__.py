@@ -1,1 +1,1 @@
-"""The protocols that the paper compares with, for measurement only, and the tables about bytes and time."""
+"""The protocols that the paper compares SecEmb with, for measurement only, and the tables of bytes and time."""

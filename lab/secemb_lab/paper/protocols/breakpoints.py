@@ -12,7 +12,7 @@ from secemb_tools.specification import direct_geometry
 
 DIMENSIONS = (64, 128, 512)
 _SECURITY, _BITS = 128, 32  # λ and b
-_SLIP = "The paper's figure is 0.6·m and not what its inequality gives, which the other cells agree with."
+_SLIP = "The paper's figure is 0.6·m, which does not follow from its inequality; the other cells do."
 
 
 def by_formula(items: int, dimension: int) -> int:
@@ -56,7 +56,8 @@ def breakpoint_table(settings: Settings, progress: Progress) -> Body:
             for name, uploaded in ways.items():
                 ours = by_messages(items, dimension, uploaded)
                 note = (
-                    "Keys carry 48 bytes for the check that each writes one row at most, trees have whole levels, and "
+                    "Keys include 48 bytes for the check that each writes at most one row, trees have "
+                    "whole levels, and "
                     "rows their bias."
                 )
                 cells.append(

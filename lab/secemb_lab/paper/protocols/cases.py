@@ -1,4 +1,4 @@
-"""The paper's twenty cases, four models on five catalogues, and what is the same in all tables about them."""
+"""The paper's twenty cases, four models on five catalogues, and the common parts of all tables about them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class Case:
         return direct_geometry(items, capacity)
 
     def round(self, *, binned: bool, norm_bound: int | None = None) -> RoundSpec:
-        """Return a round; without a norm bound its task has the one by rule."""
+        """Return a round; without a norm bound its task has the default one."""
         return self.catalogue.round(
             self.geometry(binned=binned),
             row_width=self.model.row_width,
@@ -64,7 +64,7 @@ class Case:
         )
 
     def device(self, kind: type[Construction], *, binned: bool = False) -> "Device":
-        """Return a device in one of the paper's constructions, which prove nothing about the length of an update."""
+        """Return a device in one of the paper's constructions, which do not prove the norm of an update."""
         return Device(self.round(binned=binned, norm_bound=0), kind)
 
     def printed(self, label: str, row: str) -> float | None:
@@ -94,14 +94,14 @@ class Device:
         return asked.requests, self._scheme.write(asked, self._payload)
 
     def received(self, party: int) -> Received:
-        """Return what one server has of a new session of this device."""
+        """Return the data that one server has of a new session of this device."""
         asked = self._scheme.ask(self._placement)
         update = self._scheme.write(asked, self._payload)[party]
         return Received(asked.session_id, asked.requests[party], update)
 
 
 def processor_seconds(works: Mapping[str, Work], seconds: float) -> dict[str, float]:
-    """Return the least processor time of a call of each work, over about this many seconds: others may be busy here."""
+    """Return the minimum processor time per call of each work, over about this many seconds."""
     best = dict.fromkeys(works, float("inf"))
     end, turns = process_time() + seconds, 0
     while turns < _TURNS or process_time() < end:

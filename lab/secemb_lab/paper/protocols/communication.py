@@ -16,8 +16,8 @@ from secemb_sdk.round.session import DeviceSession
 
 MEGA = 1e6
 _CHECKED = (
-    "The servers check that a key writes one row at most, for 48 bytes a slot and server, and that an update is short, "
-    "for a proof of a few kilobytes, which the paper's protocol does not do"
+    "The servers check that a key writes at most one row, at 48 bytes per slot and server, and that an "
+    "update is short, with a proof of a few kilobytes, which the paper's protocol does not do"
 )
 _DIRECT = f"{_CHECKED}; without that the messages have the paper's size."
 _ONE_SHARE = "Server 1's share of the dense part follows from a seed of 16 bytes here, and the paper sends both shares."
@@ -70,7 +70,7 @@ def upload(settings: Settings, progress: Progress) -> Body:
     return Body(
         caption="Bytes that a device sends in a round, to both servers together. Direct layout is the paper's: m' keys "
         "over the whole catalogue. Binned is this software's: a key over each bin. Relayed: also binned, and through "
-        "server 0 alone, which is the default. Every row of SecEmb stands beside the paper's figure of SecEmb.",
+        "server 0 alone, which is the default. Every row of SecEmb is compared with the paper's figure for SecEmb.",
         cells=cells,
         plots=[_plot(found, 0, "MB up, by number of items")],
     )
@@ -132,7 +132,7 @@ def _session_note(case: Case, name: str, way: int) -> str:
     if name != "SecEmb, direct layout":
         return (
             "Each row has its bias and a tag of 4 bytes here, and the binned layout has about a tenth more slots than "
-            "m', so that hardly any item finds no place; in return a server's work falls many times."
+            "m', so that almost every item can be placed; in return a server's work is many times less."
         )
     if case.name == "fm":
         return "The paper's figure is less than m' rows and the dense part of its own table of parameters together."
@@ -189,9 +189,9 @@ def _step_note(case: Case, name: str) -> str:
         return _BIAS
     dense = f"{_ONE_SHARE} " if case.name == "deepfm" else ""
     if name != "SecEmb-Init":
-        return f"{dense}Each key has 48 bytes more, with which the servers check that it writes one row at most."
+        return f"{dense}Each key has 48 more bytes, with which the servers check that it writes at most one row."
     items = case.catalogue.items
     return (
         f"{dense}A tree has {case.geometry(binned=False).depth} levels here, where the paper counts log2 m = "
-        f"{log2(items):.1f}, and each key for reading has 48 bytes more, with which the servers check it."
+        f"{log2(items):.1f}, and each key for reading has 48 more bytes, with which the servers check it."
     )

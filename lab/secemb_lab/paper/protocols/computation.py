@@ -1,4 +1,4 @@
-"""The table and figure of the time that a device takes to make its secret shares."""
+"""The table and figure of the time that a device needs to make its secret shares."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""Sums under homomorphic encryption (CKKS, by TenSEAL): users hold the key, and one server adds what it cannot read.
+"""Sums under homomorphic encryption (CKKS, by TenSEAL): users hold the key, and one server adds ciphertexts.
 
 Needs the extra `paper`. Packed, a ciphertext holds as many numbers as it has slots; the paper's figure fits one number
 in each ciphertext.
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-DEGREE, MODULI, SCALE = 8192, (60, 40, 60), 2.0**40  # 128 bits of security, and one multiplication that nothing uses
+DEGREE, MODULI, SCALE = 8192, (60, 40, 60), 2.0**40  # 128 bits of security, and one unused multiplication
 SLOTS = DEGREE // 2
 MISSING = "TenSEAL is not installed here; pip install 'secemb[paper]' brings it."
 

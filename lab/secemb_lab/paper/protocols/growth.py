@@ -1,4 +1,4 @@
-"""The table of complexity: how costs grow when something doubles, measured, beside the paper's O(·)."""
+"""The table of complexity: the measured growth of costs when a size doubles, compared with the paper's O(·)."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

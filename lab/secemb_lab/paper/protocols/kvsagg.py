@@ -1,9 +1,9 @@
 """Kvsagg (Wu et al. 2023): users hash their items into an invertible Bloom lookup table, and SecAgg sums the tables.
 
-A cell holds how many users put something in, the sum of their items, the sum of a check of each item, and the sum of
-the rows. In the sum a cell that one item alone is in can be read: all its users together, and the item's whole row.
-Taking it out of its other cells frees others. That ends early if some items share all their cells with others: the
-table then fails. Whoever reads it learns how many users each item has.
+A cell holds the number of users that inserted something, the sum of their items, the sum of a check of each item, and
+the sum of the rows. In the sum, a cell with a single item can be read: all its users together, and the item's whole
+row. Removing it from its other cells frees others. Decoding fails if it ends early because some items share all their
+cells with others. Whoever reads the table learns how many users each item has.
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from secemb_shared.randomness import Indices
 
 PARTS = 3  # of the table; an item has a cell in each
 HEAD = 3  # numbers of a cell before the row: count, items, checks
-EXPANSION = 1.35  # cells for each item: above 1.222, below which peeling stops at once, with room for chance
+EXPANSION = 1.35  # cells for each item: above 1.222, below which peeling stops immediately, with a margin
 _MIX = 0x9E3779B97F4A7C15
 _FOLD = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What the server reads from a summed table."""
+    """The data that the server reads from a summed table."""
 
     rows: dict[int, RingArray]  # by item: the sum of its rows
     users: dict[int, int]  # by item: how many users it has
@@ -34,27 +34,27 @@ class Read:
 
     @property
     def failed(self) -> bool:
-        """Tell whether something could not be read."""
+        """Tell whether anything could not be read."""
         return self.left > 0
 
 
 @dataclass(frozen=True, slots=True)
 class KvsaggRound:
-    """What came of a round."""
+    """The result of a round."""
 
     read: Read
     summed: SecAggRound
 
 
 def part_of(items: int, expansion: float = EXPANSION) -> int:
-    """Return the cells of each part of a table for a union of so many items."""
+    """Return the cells of each part of a table for a union of this many items."""
     return max(2, -(-round(expansion * items) // PARTS))
 
 
 def failure_rate(items: int, part: int) -> float:
-    """Return the chance that a table of this size cannot be read, for tables much larger than their items.
+    """Return the probability that a table of this size cannot be read, for tables much larger than their items.
 
-    Reading stops at items each of whose cells has another of them. The smallest such sets have two items, with three
+    Reading stops at a set of items that share all their cells. The smallest such sets have two items, with three
     equal cells, or four, which fall in pairs in each part (not the same pairs in all); larger sets are rarer than both.
     """
     two = comb(items, 2) / part**PARTS
@@ -80,7 +80,7 @@ def encode(items: Indices, rows: RingArray, *, part: int, salt: int) -> RingArra
 
 
 def read(vector: RingArray, *, part: int, salt: int, width: int) -> Read:
-    """Return what a summed table says, cell by cell, as long as there is one with a single item."""
+    """Decode a summed table, cell by cell, as long as there is one with a single item."""
     table = vector.reshape(PARTS * part, HEAD + width).copy()
     rows: dict[int, RingArray] = {}
     users: dict[int, int] = {}

@@ -39,7 +39,7 @@ _EXACTLY = (
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A property of a protocol, and the test that shows it: file::function under tests."""
+    """A property of a protocol, and the test that proves it: file::function under tests."""
 
     value: str
     test: str
@@ -95,7 +95,7 @@ def _tests_of(file: Path) -> frozenset[str]:
 
 @table("protocols", title="Comparison among protocols", night_seconds=1)
 def comparison(settings: Settings, progress: Progress) -> Body:
-    """Show the marks, after a look at whether their tests exist."""
+    """Show the marks, after checking that their tests exist."""
     if missing := missing_tests():
         raise OperationError(f"a mark of the table of protocols rests on a test that does not exist: {missing[0]}")
     return Body(

@@ -5,7 +5,7 @@
     3 vector    x + own mask + masks with those before, − masks with those behind it
     4 unmask    the others open a survivor's own seed, or the mask key of a user who dropped out, never both
 
-Vectors are in Z_2^32. A user is a number from 1; messages are bytes, so that their lengths are what is sent.
+Vectors are in Z_2^32. A user is a number from 1; messages are bytes, so that their lengths are the bytes sent.
 """
 
 import secrets
@@ -107,7 +107,7 @@ class Client:
 
 @dataclass(slots=True)
 class Traffic:
-    """What one party sends and receives, and its seconds."""
+    """The bytes that one party sends and receives, and its seconds."""
 
     sent: int = 0
     received: int = 0
@@ -116,7 +116,7 @@ class Traffic:
 
 @dataclass(slots=True)
 class SecAggRound:
-    """What came of a round: the sum over the survivors, its costs, and all that the server saw."""
+    """The result of a round: the sum over the survivors, its costs, and the server's view."""
 
     total: RingArray
     clients: dict[int, Traffic]
@@ -184,7 +184,7 @@ def _sum(
 
 
 def _combined(opened: Mapping[int, bytes], threshold: int) -> dict[int, bytes]:
-    """Return the secret of each user from the first shares that suffice."""
+    """Return the secret of each user from the first sufficient shares."""
     shares: dict[int, dict[int, bytes]] = {}
     for helper, data in list(opened.items())[:threshold]:
         for place in range(0, len(data), _OPENED):

@@ -1,9 +1,9 @@
-"""SecAggMask (Liu et al. 2023): pairwise masks that are zero at most coordinates, so that a user can leave those out.
+"""SecAggMask (Liu et al. 2023): pairwise masks that are zero at most coordinates, so that a user can omit those.
 
-Each two users share a sparse mask: at a coordinate it is zero unless a shared pseudo-random number is below a
+Each pair of users shares a sparse mask: at a coordinate it is zero unless a shared pseudo-random number is below a
 threshold. A user sends the coordinates at which its update or one of its masks is not zero. The threshold makes the
-chance that at least one of a user's masks covers a coordinate `covered`: 60 % in the paper, so 40 % of the update's
-own numbers travel in clear, and everything that is not masked shows where the update is.
+probability that at least one of a user's masks covers a coordinate `covered`: 60 % in the paper, so 40 % of the
+update's own numbers are sent in clear, and everything that is not masked reveals where the update is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ COVERED = 0.6
 
 @dataclass(frozen=True, slots=True)
 class MaskedRound:
-    """What came of a round."""
+    """The result of a round."""
 
     messages: Sequence[bytes]  # of each user: all that it uploads
     total: RingArray
@@ -38,7 +38,7 @@ def threshold(users: int, covered: float = COVERED) -> int:
 def encode(
     number: int, keys: Mapping[int, bytes], own: X25519PrivateKey, vector: RingArray, *, covered: float = COVERED
 ) -> bytes:
-    """Return a user's upload: the coordinates where it has something to say or to hide."""
+    """Return a user's upload: the coordinates with an update or a mask."""
     masked, touched = vector.copy(), vector != 0
     limit = threshold(len(keys), covered)
     for other, public in keys.items():
@@ -63,7 +63,7 @@ def run(vectors: Sequence[RingArray], *, covered: float = COVERED) -> MaskedRoun
 
 
 def view(message: bytes, *, items: int, width: int) -> ServerView:
-    """Return what the server has of one user, from its upload alone."""
+    """Return the server's view of one user, from its upload only."""
     places, values = sparse_messages.decode(message, size=items * width)
     flat: RingArray = np.zeros(items * width, np.uint32)
     flat[places] = values[:, 0]

@@ -1,4 +1,4 @@
-"""What one server of SecEmb has of one device, in the form in which the attack on other protocols takes it."""
+"""The view that one server of SecEmb has of one device, in the form used by the attack on other protocols."""
 
 import numpy as np
 

@@ -20,8 +20,8 @@ from secemb_tools.catalogues import CATALOGUES
 Chunk = Callable[[], tuple[float, ...]]  # adds some users; returns the seconds of each row
 LABEL = "tab:servercost"
 STEP, STEPS = 100, 5  # users added at a time
-_DISTINCT = 4  # devices whose messages are used again and again
-_SAMPLE = 200  # numbers of which each has a ciphertext of its own
+_DISTINCT = 4  # devices whose messages are used repeatedly
+_SAMPLE = 200  # numbers that each have their own ciphertext
 _PACKED, _SINGLE = "HE (CKKS), packed", "HE (CKKS), a number in each ciphertext"
 _ALONE = ", adding alone"
 _DIRECT, _BINNED = "SecEmb, direct layout", "SecEmb, binned"
@@ -31,8 +31,8 @@ _NOTES = {
     "one ciphertext for each number, as the row below shows.",
     _SINGLE: "Measured with a sample of the numbers and multiplied; the paper does not say which library it used, nor "
     "whether reading the ciphertexts is in its time.",
-    _DIRECT: "Another program and processor, and the check of keys needs twice the leaves' hashes.",
-    _BINNED: "The check of keys and the fingerprint of all leaves are in it.",
+    _DIRECT: "A different program and processor, and the check of keys needs twice as many hashes of leaves.",
+    _BINNED: "This includes the check of keys and the fingerprint of all leaves.",
 }
 _RATIO_NOTE = (
     "The paper's time for encryption is that of one ciphertext for each number, which wastes all but one of its slots."

@@ -1,4 +1,4 @@
-"""What a server has of one device after a round, whatever the protocol, and an attack that reads items from it."""
+"""A server's view of one device after a round, for any protocol, and an attack that reads items from it."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ SMALL = 2**24  # encoded updates are below it; of numbers that are uniform in th
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ServerView:
-    """What one server has of one device, item by item."""
+    """One server's view of one device, by item."""
 
     named: Indices  # items that the messages single out
     rows: RingArray  # (items, width): what the server adds to its sum for this device; zeros where nothing came
@@ -30,15 +30,15 @@ class ServerView:
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """How good the better guess of a device's items is."""
+    """The accuracy of the better guess of a device's items."""
 
-    recall: float  # of the device's items, the share that was found
-    precision: float  # of the items found, the share that is the device's
+    recall: float  # share of the device's items that was found
+    precision: float  # share of the items found that are the device's
     base: float  # precision of a guess that knows nothing
 
     @classmethod
     def of(cls, view: ServerView, items: Indices) -> "Leak":
-        """Return how good the attack is against the truth."""
+        """Return the accuracy of the attack."""
         true, base = set(items.tolist()), items.size / len(view.rows)
         hits = [(len(guess & true), len(guess)) for guess in view.guesses()]
         rates = [(found / len(true), found / count) for found, count in hits if count]

@@ -1,4 +1,4 @@
-"""Shamir's secret sharing of 32 bytes: any `threshold` shares give the secret, fewer say nothing."""
+"""Shamir's secret sharing of 32 bytes: any `threshold` shares give the secret, fewer reveal nothing."""
 
 import secrets
 from collections.abc import Mapping

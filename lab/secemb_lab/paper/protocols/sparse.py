@@ -1,4 +1,4 @@
-"""The table of uploads of protocols that leave out what is zero, beside SecEmb, which hides what it leaves out."""
+"""The table of uploads of protocols that omit zeros, compared with SecEmb, which hides what it omits."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -41,11 +41,11 @@ def _cells(case: Case, settings: Settings) -> list[Cell]:
     sizes = sizes_of(case)
     items = items_of_cohort(settings.data / FOLDERS[case.catalogue.name], case.catalogue.capacity)
     rows: list[tuple[str, float | None, str]] = [
-        ("General SecAgg", sizes.whole[0], "Two additive shares of the whole update, of four bytes a number."),
+        ("General SecAgg", sizes.whole[0], "Two additive shares of the whole update, with four bytes per number."),
         ("SecAggMask", secaggmask_bytes(case), _mask_note(case)),
         ("TopkSecAgg", None if items is None else topk_bytes(case, items), _topk_note(items)),
         ("Kvsagg", None if items is None else kvsagg_bytes(case, items), _kvsagg_note(items)),
-        ("SecEmb", sizes.binned.relayed[0], "The norm proof and the check of keys are in it."),
+        ("SecEmb", sizes.binned.relayed[0], "This includes the norm proof and the check of keys."),
     ]
     return [
         Cell(
@@ -101,9 +101,9 @@ def kvsagg_bytes(case: Case, items: Sequence[Indices]) -> int:
 
 
 def _mask_note(case: Case) -> str:
-    bits = "The server is also told which coordinates come, one bit for each, and rows have their bias"
+    bits = "The server also learns which coordinates are sent, one bit for each, and rows include their bias"
     if case.name == "deepfm":
-        return f"{bits}; the dense part goes to the one server there is once, and the paper counts it twice."
+        return f"{bits}; the dense part is sent once, to the only server, and the paper counts it twice."
     return f"{bits}; the paper counts 60 % of the embeddings' numbers and 40 % of the update's alone."
 
 
@@ -113,7 +113,7 @@ def _topk_note(items: Sequence[Indices] | None) -> str:
     union = np.unique(np.concatenate(items)).size
     return (
         f"The items of the {COHORT} people drawn here are {union:,}, without the tenth that each adds; the paper does "
-        "not say whom it drew, and counts the dense part twice, for one server."
+        "not say which people it drew, and counts the dense part twice, for one server."
     )
 
 

@@ -1,4 +1,4 @@
-"""Updates of some coordinates of a vector as bytes: which ones, and a number for each, in the shorter of two forms."""
+"""Updates of some coordinates of a vector as bytes: coordinates and numbers, in the shorter of two forms."""
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ def encode(places: Indices, values: RingArray, *, size: int) -> bytes:
 
 
 def decode(data: bytes, *, size: int, width: int = 1) -> tuple[Indices, RingArray]:
-    """Return what `encode` was given, the numbers as (places, width)."""
+    """Decode `encode`, with the numbers as (places, width)."""
     if data[:1] == _LIST:
         count = int.from_bytes(data[1 : 1 + NUMBER], "little")
         places = np.frombuffer(data, "<u4", count, 1 + NUMBER).astype(np.int64)

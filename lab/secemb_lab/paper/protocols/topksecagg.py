@@ -1,7 +1,7 @@
 """TopkSecAgg (Lu et al. 2023): users name their items among a few wrong ones, then SecAgg sums the union of all.
 
 Each user uploads the coordinates of its update and, for every ten of them, one that it draws at random (μ = 0.1).
-Everybody then masks and sends the rows of the union, so that masks cancel; values are hidden, items hardly are.
+Everybody then masks and sends the rows of the union, so that masks cancel; values are hidden, but items hardly are.
 """
 
 import secrets
@@ -22,7 +22,7 @@ PERTURBED = 0.1  # μ
 
 @dataclass(frozen=True, slots=True)
 class TopkRound:
-    """What came of a round: the rows of the union, their sum, and what each user sent."""
+    """The result of a round: the rows of the union, their sum, and each user's messages."""
 
     names: Sequence[bytes]  # by user: its coordinates
     union: Indices
@@ -31,7 +31,7 @@ class TopkRound:
 
 
 def name(items: Indices, *, catalogue: int, perturbed: float = PERTURBED) -> bytes:
-    """Return a user's first upload: its items among items that it draws, sorted, so that the order says nothing."""
+    """Return a user's first upload: its items among random ones, sorted, so that the order reveals nothing."""
     own = set(items.tolist())
     named = set(own)
     while len(named) < min(catalogue, len(own) + round(perturbed * len(own))):
@@ -50,12 +50,12 @@ def union_of(names: Sequence[bytes]) -> Indices:
 
 
 def upload_bytes(own: bytes, *, rows: int, width: int, dense: int = 0) -> int:
-    """Return what a user uploads for the rows of a union of this size and the dense part: names and masked numbers."""
+    """Return a user's upload for the rows of a union of this size and the dense part: names and masked numbers."""
     return len(own) + NUMBER * (rows * width + dense)
 
 
 def run(updates: Sequence[RingArray], items: Sequence[Indices], *, threshold: int) -> TopkRound:
-    """Run a round over whole updates (items, width), of which only the rows of the union travel."""
+    """Run a round over whole updates (items, width), of which only the rows of the union are sent."""
     names = [name(one, catalogue=len(updates[0])) for one in items]
     union = union_of(names)
     vectors = {user: np.ascontiguousarray(one[union]).reshape(-1) for user, one in enumerate(updates, start=1)}
@@ -64,7 +64,7 @@ def run(updates: Sequence[RingArray], items: Sequence[Indices], *, threshold: in
 
 
 def view(round_: TopkRound, user: int, *, items: int) -> ServerView:
-    """Return what the server has of one user, counted from 0."""
+    """Return the server's view of one user, counted from 0."""
     width = round_.total.shape[1]
     rows: RingArray = np.zeros((items, width), np.uint32)
     rows[round_.union] = round_.summed.masked[user + 1].reshape(-1, width)

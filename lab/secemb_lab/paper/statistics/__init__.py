@@ -1,1 +1,1 @@
-"""The paper's statistics: sizes of models, how many items people rate, memory of a device, and what noise costs."""
+"""The paper's statistics: sizes of models, how many items people rate, memory of a device, and the cost of noise."""

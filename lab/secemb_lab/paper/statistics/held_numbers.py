@@ -1,4 +1,4 @@
-"""The paper's figure of memory and storage: what a device holds with m' rows, and with the whole table."""
+"""The paper's figure of memory and storage: a device's data with m' rows, and with the whole table."""
 
 from collections.abc import Iterator
 from statistics import fmean
@@ -21,7 +21,7 @@ an update of all rows held. The interpreter and torch, which both need alike, ar
 the whole table as a multiple of that with m' rows, on average over the four models.
 """
 _AVERAGE = (
-    "The paper does not say what it averages, nor with how many rows; here a device holds all m' of them, and the "
+    "The paper does not say what it averages, or over how many rows; here a device holds all m' of them, and the "
     "models' ratios are averaged."
 )
 _RATE = 0.01
@@ -29,7 +29,7 @@ _RATE = 0.01
 
 @table("memory", title="Memory and storage of training", night_seconds=30)
 def make(settings: Settings, progress: Progress) -> Body:
-    """Count what a training step holds, for each model on each catalogue."""
+    """Count the numbers held by a training step, for each model on each catalogue."""
     cells = list(_cells(progress))
     return Body(caption=" ".join(_CAPTION.split()), cells=cells)
 
@@ -58,12 +58,12 @@ def _rows(name: str, one: PaperCatalogue, model: Model, few: int, whole: int) ->
 
 
 def stored(model: Model, rows: int) -> int:
-    """Return how many numbers a device holds that has so many rows."""
+    """Return how many numbers a device with this many rows holds."""
     return rows * model.row_width + model.dense_size
 
 
 def step_bytes(model: Model, rows: int) -> int:
-    """Return the bytes of everything that a step on one rating reads and makes, with so many rows held."""
+    """Return the bytes of all data that a step on one rating reads and creates, with this many rows held."""
     random = np.random.default_rng(1)
     held = np.zeros((rows, model.row_width), dtype=np.float32)
     dense = random.normal(0, 0.1, model.dense_size).astype(np.float32)

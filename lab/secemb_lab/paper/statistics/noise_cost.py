@@ -1,4 +1,4 @@
-"""The paper's figures of differential privacy: what noise of the servers costs, and noise of the devices."""
+"""The paper's figures of differential privacy: the cost of the servers' noise, and of the devices' noise."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _DELTA, _SEED, _ROUNDS = 1e-4, 1, 50
 _SET = "ml-1m"
 _WHERE = {CENTRAL: "noise of the servers", LOCAL: "noise of the devices"}
 _NONE = "none"
-# What the paper's text says of its pictures: the loss of MF is within 2 % for ε ≥ 2, and noise of the servers is better
+# The paper's text about its figures: the loss of MF is within 2 % for ε ≥ 2, and noise of the servers is better
 # than that of the devices by over 57 % for ε < 1.5.
 _LOSS, _GAIN = 2.0, 57.0
 _CAPTION = """\
@@ -30,7 +30,10 @@ gives the two figures compared here.
 """
 _MISSING = "The set ml-1m is not in the folder of sets; put it there, and run the table again."
 _QUICK = "This was a short run on made-up data, which only shows that it works."
-_NOTE = "Each server adds the whole noise here, and the paper's add too little; recipe and number of rounds are others."
+_NOTE = (
+    "Each server adds the full noise here, and the paper's add too little; the recipe and the number of rounds "
+    "also differ."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,7 @@ class NoiseCase:
 
     @property
     def weight(self) -> float:
-        """Return about how many seconds it takes."""
+        """Return the approximate duration in seconds."""
         return self.plan.rounds * self.plan.cohort / 100 * (1.2 if self.plan.model == "mf" else 5.0)
 
     def measure(self) -> Figures:
@@ -65,7 +68,7 @@ class NoiseCase:
 
 @table("noise", title="Accuracy under differential privacy", night_seconds=3500)
 def make(settings: Settings, progress: Progress) -> Body:
-    """Train every plan, and compare what the paper's text says."""
+    """Train every plan, and compare with the paper's text."""
     cases = list(cases_of(settings))
     found = dict(zip((case.plan for case in cases), finish(cases, settings.folder, progress), strict=True))
     errors = {plan: one["rmse"] for plan, one in found.items()}

@@ -1,4 +1,4 @@
-"""The paper's table of parameters, and its figure of the share that item embeddings have."""
+"""The paper's table of parameters, and its figure of the share of item embeddings."""
 
 from collections.abc import Iterator
 

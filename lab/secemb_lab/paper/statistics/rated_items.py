@@ -19,7 +19,7 @@ The sets as this project reads them, and how many people have rated at most m' i
 sends whole. The paper says nearly 90 % of ML10M with 300, and there speaks of 27,278 items; its own table has 10,681.
 """
 _MISSING = "The set {folder} is not in the folder of sets; put it there, and run the table again."
-_DIFFERS = "This project reads all that the set's files hold; the paper counts otherwise."
+_DIFFERS = "This project reads everything in the set's files; the paper counts differently."
 _QUICK = "This was a short run on made-up data, which only shows that it works."
 _WITHIN = "people with at most m' items %"
 _NEARLY = {"ML10M": 90.0}  # of the people, as the caption of the paper's figure says
@@ -28,7 +28,7 @@ _POINTS = 60
 
 @table("datasets", title="Statistics of the datasets, and the long tail of ratings", night_seconds=60)
 def make(settings: Settings, progress: Progress) -> Body:
-    """Count what is in the sets that are here."""
+    """Count the contents of the available sets."""
     cells: list[Cell] = []
     lines: dict[str, list[tuple[float, float]]] = {}
     for number, one in enumerate(CATALOGUES, start=1):
@@ -42,7 +42,7 @@ def make(settings: Settings, progress: Progress) -> Body:
 
 
 def long_tail(counts: Counts) -> list[tuple[float, float]]:
-    """Return how many items the most active person has rated, the one behind, and so on, at some places in between."""
+    """Return how many items people have rated, from the most active one down, at selected ranks."""
     ordered = np.sort(counts)[::-1]
     places = np.unique(np.linspace(0, ordered.size - 1, _POINTS).astype(np.int64))
     return [(100.0 * (place + 1) / ordered.size, float(ordered[place])) for place in places.tolist()]
