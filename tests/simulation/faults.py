@@ -8,7 +8,7 @@ from typing import TypeVar
 import httpx
 
 from secemb_party.ledger.database import Database, Work
-from secemb_party.storage import Model, ModelFiles, OptimiserState, ShareFiles
+from secemb_party.storage import Model, ModelFiles, ModelStep, OptimiserState, ShareFiles
 
 T = TypeVar("T")
 
@@ -91,6 +91,9 @@ class FusedModels(ModelFiles):
     def save(self, model: Model) -> bytes:
         return _burn(self.fuse, lambda: super(FusedModels, self).save(model))
 
+    def save_step(self, step: ModelStep) -> Model:
+        return _burn(self.fuse, lambda: super(FusedModels, self).save_step(step))
+
     def save_state(self, state: OptimiserState) -> None:
         _burn(self.fuse, lambda: super(FusedModels, self).save_state(state))
 
@@ -100,7 +103,7 @@ class FusedShares(ShareFiles):
 
     fuse: Fuse
 
-    def save(self, round_id: bytes, list_digest: bytes, data: bytes) -> bytes:
+    def save(self, round_id: bytes, list_digest: bytes, data: bytes | memoryview) -> bytes:
         return _burn(self.fuse, lambda: super(FusedShares, self).save(round_id, list_digest, data))
 
 

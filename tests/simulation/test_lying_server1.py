@@ -9,6 +9,7 @@ from tests.simulation.round_states import last
 
 from secemb_party.errors import PeerRefusedError
 from secemb_party.ledger import RoundState
+from secemb_party.storage import Blob, MemoryBlob
 from secemb_server0.peer import HttpPeer
 
 pytestmark = pytest.mark.asyncio
@@ -76,8 +77,8 @@ async def test_a_sum_that_is_no_gradient_is_discarded_and_the_task_goes_on() -> 
         await ready_to_seal(pair)
         honest = pair.parties[1].share
 
-        async def hostile(round_id: bytes) -> bytes:
-            return b"\xff\xff\xff\xff\xff\xff\xff\x7f" * (len(await honest(round_id)) // 8)
+        async def hostile(round_id: bytes) -> Blob:
+            return MemoryBlob(b"\xff\xff\xff\xff\xff\xff\xff\x7f" * ((await honest(round_id)).size // 8))
 
         pair.parties[1].share = hostile  # type: ignore[method-assign]
         await pair.finish()

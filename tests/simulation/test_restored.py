@@ -14,6 +14,7 @@ from tests.simulation.test_rollback import run_rounds, take_part
 from secemb_party.errors import LedgerConflictError, PeerRefusedError, RoundAbortedError
 from secemb_party.ledger import Ledger, RoundRecord, RoundState
 from secemb_party.peer_messages import list_digest
+from secemb_party.storage import read_all
 from secemb_server0.conductor import Open
 from secemb_server1.responder import Responder
 from secemb_shared.errors import SecEmbError
@@ -122,9 +123,9 @@ async def test_restored_after_its_share_a_server_sends_the_same_bytes_and_the_ro
             held = await pair.parties[role].ledger.current_round(pair.task.task_id)
             if held is not None and held.share_digest is not None:
                 break
-        before = await pair.parties[role].share(record.round_id)
+        before = read_all(await pair.parties[role].share(record.round_id))
         await restore(pair, role, await back_up(pair, role))
-        assert await pair.parties[role].share(record.round_id) == before
+        assert read_all(await pair.parties[role].share(record.round_id)) == before
         await pair.finish()
         assert [await shared(pair, each) for each in (0, 1)] == [1, 1]
 

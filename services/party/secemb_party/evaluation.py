@@ -3,11 +3,13 @@
 This module does no I/O and does not remember sessions: the services' engines and the simulation both use it.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Self, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from secemb_party.errors import BudgetSpentError
 from secemb_shared import row_access, secure_sum
@@ -60,19 +62,33 @@ class Share:
     rows: RingArray  # (items, width)
     dense: RingArray  # (dense size,)
     sums: RingArray = field(default_factory=lambda: np.zeros(0, dtype=SUM_RING.dtype))  # (sum size,)
+    whole: npt.NDArray[np.uint8] | None = None  # the memory of all parts, if they follow each other
 
     @classmethod
     def empty(cls, round_: RoundSpec) -> "Share":
-        """Return the share of a sum over no sessions."""
+        """Return the share of a sum over no sessions; its parts follow each other in memory, as in `encode`."""
         task, trains = round_.task, round_.kind == TRAIN
-        rows = row_access.empty_sums(round_) if trains else np.zeros((0, task.row_width), dtype=task.ring.dtype)
-        dense = np.zeros(task.dense_size if trains else 0, dtype=task.ring.dtype)
-        return cls(rows, dense, np.zeros(round_.sum_size, dtype=SUM_RING.dtype))
+        rows, dense = (task.items * task.row_width, task.dense_size) if trains else (0, 0)
+        sizes = rows * task.ring.element_bytes, dense * task.ring.element_bytes
+        whole = np.zeros(sum(sizes) + round_.sum_size * SUM_RING.element_bytes, dtype=np.uint8)
+        parts = np.split(whole, np.cumsum(sizes))
+        return cls(
+            parts[0].view(task.ring.dtype).reshape(-1, task.row_width),
+            parts[1].view(task.ring.dtype),
+            parts[2].view(SUM_RING.dtype),
+            whole,
+        )
 
     def encode(self) -> bytes:
         """Return the numbers as transmitted and stored: rows, dense part, sums, little-endian."""
         parts = (self.rows, self.dense, self.sums)
         return b"".join(np.ascontiguousarray(part, dtype=part.dtype.newbyteorder("<")).data for part in parts)
+
+    def memory(self) -> memoryview:
+        """Return what `encode` returns, without a copy on common machines; the share must not change any more."""
+        if self.whole is None or sys.byteorder != "little":
+            return memoryview(self.encode())
+        return self.whole.data
 
     @classmethod
     def decode(cls, round_: RoundSpec, data: bytes) -> "Share":

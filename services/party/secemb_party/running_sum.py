@@ -46,7 +46,7 @@ class RunningSum:
             await self._include(sessions)
             return [self._told[one] for one in sessions]
 
-    async def share(self, sessions: Sequence[bytes]) -> bytes:
+    async def share(self, sessions: Sequence[bytes]) -> bytes | memoryview:
         """Return the encoded share of exactly these sessions, including the task's noise."""
         async with self._one_at_a_time:
             total = await self._include(sessions)

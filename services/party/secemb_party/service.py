@@ -5,7 +5,6 @@ every decision is made in one of the ledger's transactions, so a crash loses not
 """
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -32,7 +31,7 @@ from secemb_party.parts import Parts
 from secemb_party.peer_clock import PeerClock
 from secemb_party.room import Space
 from secemb_party.running_sum import RunningSum
-from secemb_party.storage import Model, first_model
+from secemb_party.storage import Blob, Model, first_model, sha256_of
 from secemb_party.storage.retention import FEWEST
 from secemb_shared.dpf import CHECK_KEY_BYTES
 from secemb_shared.errors import SessionError
@@ -71,7 +70,7 @@ class Party:
         self._prepared: AsyncCache[bytes, PreparedRound] = AsyncCache(_KEPT_ROUNDS)
         self._refusals_before: dict[str, int] = {}  # when the last round ended
         self._opened = b""  # the round logged last
-        self._sharing: dict[bytes, asyncio.Task[bytes]] = {}
+        self._sharing: dict[bytes, asyncio.Task[Blob]] = {}
         self._spend = asyncio.Lock()
         self.peer_clock = PeerClock(parts.clock, parts.steady, parts.metrics)
         self.seat_seconds = parts.seat_seconds
@@ -287,8 +286,8 @@ class Party:
         """Return how the task's rounds have ended."""
         return await read_ended(self.ledger, self.task.task_id)
 
-    async def share(self, round_id: bytes) -> bytes:
-        """Return this party's share of a sealed round: it is computed once, stored, and never changes."""
+    async def share(self, round_id: bytes) -> Blob:
+        """Return this party's stored share of a sealed round: it is computed once, and never changes."""
         # Noise is drawn once: concurrent callers wait for the same bytes, and cancelling a caller does not cancel the
         # computation.
         sharing = self._sharing.get(round_id)
@@ -297,12 +296,12 @@ class Party:
             sharing.add_done_callback(lambda done: self._forget_sharing(round_id, done))
         return await asyncio.shield(sharing)
 
-    def _forget_sharing(self, round_id: bytes, done: "asyncio.Task[bytes]") -> None:
+    def _forget_sharing(self, round_id: bytes, done: "asyncio.Task[Blob]") -> None:
         del self._sharing[round_id]
         if not done.cancelled():
             done.exception()  # raised in every waiting caller; if there is none, the next call raises it again
 
-    async def _share(self, round_id: bytes) -> bytes:
+    async def _share(self, round_id: bytes) -> Blob:
         record, spec = await self.round(round_id)
         if record.ended and not self._shares.has(round_id):
             raise RoundClosedError("this round has ended, and its share is no longer kept")
@@ -313,25 +312,26 @@ class Party:
             raise SessionError("this round is not sealed yet; its sum is computed after sealing")
         async with self._spend:  # the check and the spending of the budget must be atomic, for any rounds
             await self.spending.require(spec.kind)
-            data, digest = await self._stored_share(record, spec)
+            share, digest = await self._stored_share(record)
             await self.advance(round_id, RoundState.SEALED, RoundState.SHARED, self.clock(), share_digest=digest)
             await self.spending.standing()
-        return data
+        return share
 
-    async def _stored_share(self, record: RoundRecord, spec: RoundSpec) -> tuple[bytes, bytes]:
+    async def _stored_share(self, record: RoundRecord) -> tuple[Blob, bytes]:
         """Return the share and its digest once it is on disk; an existing share is not computed again."""
         round_id, sealed = record.round_id, record.list_digest or b""
         found = await self.workers.run(lambda: self._shares.find(round_id, sealed))
         if found is not None:
-            return found, await self.workers.run(lambda: hashlib.sha256(found).digest())
-        data = await self._compute_share(record)
-        return data, await self.workers.run(lambda: self._shares.save(round_id, sealed, data))
+            return found, await self.workers.run(lambda: sha256_of(found))
+        digest = await self._store_share(record, sealed)
+        return await self.workers.run(lambda: self._shares.load(round_id, digest)), digest
 
-    async def _compute_share(self, record: RoundRecord) -> bytes:
+    async def _store_share(self, record: RoundRecord, sealed: bytes) -> bytes:
+        """Compute the share, which is as large as the table, and keep it only on disk."""
         running = self._running_sum(record.round_id)
         share = await running.share(record.sealed_sessions or ())
         del self._running[record.round_id]
-        return share
+        return await self.workers.run(lambda: self._shares.save(record.round_id, sealed, share))
 
     async def tell(self, round_id: bytes, sessions: Sequence[bytes]) -> list[bytes]:
         """Return this server's messages to the other about the updates of complete sessions: one each."""

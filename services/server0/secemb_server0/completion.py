@@ -168,7 +168,9 @@ class Completion:
         """Return the plaintext sum and the digest of server 1's share; the shares themselves are large and not kept."""
         other = await self._peer.share(record.round_id, record.list_digest or b"")
         own = await self._party.share(record.round_id)
-        return await self._party.workers.run(lambda: (add_shares(spec, own, other), hashlib.sha256(other).hexdigest()))
+        return await self._party.workers.run(
+            lambda: (add_shares(spec, own.read(0, own.size), other), hashlib.sha256(other).hexdigest())
+        )
 
     async def _publish(self, record: RoundRecord) -> RoundRecord:
         """Publish the version here once server 1 has published it."""

@@ -14,7 +14,7 @@ from secemb_party.ledger import NewRound, RoundRecord, RoundState, Window
 from secemb_party.norm_check import messages_of, passing
 from secemb_party.peer_messages import Announcement, Digests, Published, RolledBack, Steered, Steering, list_digest
 from secemb_party.service import Party
-from secemb_party.storage import Model, Shape
+from secemb_party.storage import Blob, Model, Shape
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import TRAIN
 
@@ -183,7 +183,7 @@ class Responder:
             raise PeerRefusedError("this round was aborted or is sealed with a different list")
         return digest
 
-    async def share(self, round_id: bytes, digest: bytes) -> bytes:
+    async def share(self, round_id: bytes, digest: bytes) -> Blob:
         """Return this server's share for the sealed list, and for no other."""
         record, _ = await self._party.round(round_id)
         if record.list_digest is None or record.list_digest != digest:

@@ -164,7 +164,7 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
     async def share(round: RoundHex, sealed: Annotated[ListDigest, _message(ListDigest, party)]) -> Response:
         """Return this server's share of the sealed list."""
         data = await responder.share(bytes.fromhex(round), bytes.fromhex(sealed.digest))
-        return Response(data, media_type=BINARY)
+        return Response(await party.workers.run(lambda: data.read(0, data.size)), media_type=BINARY)
 
     @router.post("/rollback", openapi_extra=_NUMBERS)
     async def roll_back(request: Request, published: PublishedHeader) -> ListDigest:

@@ -23,12 +23,18 @@ def model_digest(
     parts: Iterable[bytes | memoryview],
 ) -> bytes:
     """Return the digest of a version from its bytes, the rows and then the dense part, in parts of any size."""
-    hashed = hashlib.sha256(_DOMAIN + task_id)
-    for number in (version, items, width, dense):
-        hashed.update(number.to_bytes(8, "little"))
+    hashed = hash_model(task_id, version=version, items=items, width=width, dense=dense)
     for part in parts:
         hashed.update(part)
     return hashed.digest()
+
+
+def hash_model(task_id: bytes, *, version: int, items: int, width: int, dense: int) -> "hashlib._Hash":
+    """Return the beginning of a version's digest; the rows and then the dense part are still to be added."""
+    hashed = hashlib.sha256(_DOMAIN + task_id)
+    for number in (version, items, width, dense):
+        hashed.update(number.to_bytes(8, "little"))
+    return hashed
 
 
 Rows = npt.NDArray[np.float32]  # (n, width)

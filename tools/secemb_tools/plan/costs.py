@@ -181,7 +181,9 @@ def _after_the_seal(folder: Path, round_: RoundSpec, model: Model) -> tuple[floa
         times.append(perf_counter())
         own = shares.load(round_.digest, digest)
         hashlib.sha256(share)  # of the other server's
-        model = take_step(store, round_, add_shares(round_, own, share), sessions=task.min_cohort).model
+        model = take_step(
+            store, round_, add_shares(round_, own.read(0, own.size), share), sessions=task.min_cohort
+        ).model
         times.append(perf_counter())
         body = store.load(model.version).encode()
         hashlib.sha256(body)  # by each server

@@ -9,7 +9,8 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from secemb_party.storage import Model
-from secemb_party.storage.weights import origin, write_tensors
+from secemb_party.storage.tensor_files import write_tensors
+from secemb_party.storage.weights import origin
 from secemb_sdk import Recommendation
 from secemb_sdk.models import Floats, PrivateState, learn
 from secemb_sdk.models.interface import follows, is_solved

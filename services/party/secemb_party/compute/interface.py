@@ -33,8 +33,11 @@ class RoundSum(Protocol):
     async def remove(self, sessions: Sequence[SessionBodies]) -> None:
         """Subtract sessions that were added but do not count."""
 
-    async def share(self) -> bytes:
-        """Return the encoded share, including the task's noise. Call this once: noise is never drawn again."""
+    async def share(self) -> bytes | memoryview:
+        """Return the encoded share, including the task's noise. Call this once: noise is never drawn again.
+
+        It may be the memory of the sum itself, because a copy would be as large as the table.
+        """
 
 
 class PreparedRound(Protocol):

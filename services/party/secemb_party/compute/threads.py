@@ -112,11 +112,11 @@ class ThreadSum:
         """Subtract sessions that were added but do not count."""
         await self._compute.run("accumulate", partial(self._evaluation.remove, sessions, self._open()))
 
-    async def share(self) -> bytes:
+    async def share(self) -> memoryview:
         """Add the noise, close the sum and return its bytes."""
         share, self._share = self._open(), None
         await self._compute.run("noise", partial(blur, self._evaluation.round, share))
-        return await self._compute.workers.run(share.encode)
+        return await self._compute.workers.run(share.memory)
 
     def _open(self) -> Share:
         if self._share is None:

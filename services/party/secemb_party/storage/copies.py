@@ -8,7 +8,6 @@ copy written by this process.
 import hashlib
 import os
 import tempfile
-import weakref
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 
 from secemb_party.async_cache import AsyncCache
 from secemb_party.errors import SettingsError
+from secemb_party.storage.blob import FileBlob
 from secemb_party.storage.interfaces import ModelStore
 from secemb_party.storage.model import Model, Shape, little_endian
 from secemb_shared.catalogue import FILE, LARGEST
@@ -45,20 +45,15 @@ class WantedCopy:
     since: int | None = None
 
 
-class Body:
+class Body(FileBlob):
     """Bytes in an open file, and the digests that go with them."""
 
     def __init__(
         self, descriptor: int, *, size: int, sha256: str, whole: str | None = None, model_digest: bytes = b""
     ) -> None:
-        self.size, self.sha256, self.model_digest = size, sha256, model_digest
+        super().__init__(descriptor, size=size)
+        self.sha256, self.model_digest = sha256, model_digest
         self.whole = whole or sha256  # SHA-256 of the full copy; differs from `sha256` for a delta
-        self._descriptor = descriptor
-        weakref.finalize(self, os.close, descriptor)
-
-    def read(self, first: int, count: int) -> bytes:
-        """Return bytes from any position; any number of threads may read at the same time."""
-        return os.pread(self._descriptor, count, first)
 
 
 class TableCopies:

@@ -11,7 +11,8 @@ from typing import Protocol
 from sqlalchemy import Connection
 
 from secemb_party.evaluation import SessionBodies
-from secemb_party.storage.model import Model, OptimiserState
+from secemb_party.storage.blob import Blob
+from secemb_party.storage.model import Model, ModelStep, OptimiserState
 
 KEYS, UPDATE = "keys", "update"
 Step = Callable[[Connection], None]
@@ -54,17 +55,17 @@ class BodyStore(Protocol):
 class ShareStore(Protocol):
     """One share per round that this server has summed; stored before it is sent, and never changed."""
 
-    def save(self, round_id: bytes, list_digest: bytes, data: bytes) -> bytes:
+    def save(self, round_id: bytes, list_digest: bytes, data: bytes | memoryview) -> bytes:
         """Store the share of a list of sessions and return its digest; raise if the round has one already."""
 
     def has(self, round_id: bytes) -> bool:
         """Return whether the share of a round is still kept."""
 
-    def find(self, round_id: bytes, list_digest: bytes) -> bytes | None:
+    def find(self, round_id: bytes, list_digest: bytes) -> Blob | None:
         """Return the share of a list of sessions, or None; raise if it is the share of another list."""
 
-    def load(self, round_id: bytes, digest: bytes) -> bytes:
-        """Return the share that has this digest; raise if it is missing or altered."""
+    def load(self, round_id: bytes, digest: bytes) -> Blob:
+        """Return the share that has this digest, checked in pieces; raise if it is missing or altered."""
 
     def rounds(self) -> list[bytes]:
         """Return the rounds whose shares are kept."""
@@ -82,8 +83,14 @@ class ModelStore(Protocol):
     def replace(self, model: Model) -> None:
         """Store a version in place of a file that is not what the ledger names."""
 
+    def save_step(self, step: ModelStep) -> Model:
+        """Store the version that a step produces and then the optimiser's state, block by block; return the version.
+
+        Neither has to fit in memory. If the version exists with other numbers, raise.
+        """
+
     def load(self, version: int) -> Model:
-        """Return a version exactly as it was saved."""
+        """Return a version exactly as it was saved. Its arrays may be mapped from a file instead of held in memory."""
 
     def versions(self) -> list[int]:
         """Return the stored versions, oldest first."""

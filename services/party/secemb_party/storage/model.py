@@ -1,8 +1,8 @@
 """One version of a model: item table, dense part and optimiser state, identified by the digest that devices pin."""
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from typing import Self
 
@@ -15,6 +15,7 @@ from secemb_shared.messages.canonical import LARGEST_NUMBER, decimal
 from secemb_shared.messages.table import model_digest
 
 _DOMAIN = b"secemb/1 optimiser"
+_BLOCK = 1 << 20  # numbers that are checked together
 
 Floats = npt.NDArray[np.float32]
 
@@ -51,6 +52,21 @@ class OptimiserState:
         return hashed.digest()
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ModelStep:
+    """The next version of a model and the state of the optimiser after it, as blocks that follow each other.
+
+    A block has the next rows of some arrays: of the model's `rows` and `dense`, and of the state's, by their names.
+    """
+
+    task_id: bytes = field(repr=False)
+    version: int  # of the model that the step produces
+    kind: str  # name of the optimiser
+    steps: int  # number of steps, this one included
+    state: Mapping[str, tuple[int, ...]]  # the shapes of the state's arrays
+    blocks: Iterable[Mapping[str, Floats]] = field(repr=False)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
     """The shape of a task's model."""
@@ -78,17 +94,23 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Model:
-    """One version of a task's model. It takes over the arrays and makes them read-only."""
+    """One version of a task's model. It takes over the arrays and makes them read-only.
+
+    A store that has checked these very numbers before gives their digest as `checked`: nothing is read then.
+    """
 
     task_id: bytes = field(repr=False)
     version: int
     rows: Floats = field(repr=False)  # (items, width)
     dense: Floats = field(repr=False)  # (dense size,)
+    checked: InitVar[bytes | None] = None  # not a field, so that `replace` does not copy it
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, checked: bytes | None) -> None:
         check_origin(self.task_id, self.version)
-        object.__setattr__(self, "rows", _settled(self.rows, axes=2))
-        object.__setattr__(self, "dense", _settled(self.dense, axes=1))
+        object.__setattr__(self, "rows", _settled(self.rows, axes=2, finite=checked is not None))
+        object.__setattr__(self, "dense", _settled(self.dense, axes=1, finite=checked is not None))
+        if checked is not None:
+            object.__setattr__(self, "digest", checked)
 
     @property
     def shape(self) -> Shape:
@@ -110,7 +132,7 @@ class Model:
         )
 
     def encode(self) -> bytes:
-        """Return the numbers as sent from one server to the other: rows, then the dense part."""
+        """Return the numbers as bytes: rows, then the dense part."""
         return b"".join((little_endian(self.rows), little_endian(self.dense)))
 
     @classmethod
@@ -151,12 +173,13 @@ def little_endian(values: Floats) -> memoryview:
     return flat.view(np.uint8).data
 
 
-def _settled(values: Floats, *, axes: int) -> Floats:
+def _settled(values: Floats, *, axes: int, finite: bool) -> Floats:
     """Return the array as a model holds it: float32, contiguous, finite and read-only."""
     if values.dtype != np.float32 or values.ndim != axes:
         raise WeightsError("a model must be float32, with two-dimensional rows and a one-dimensional dense part")
     values = np.ascontiguousarray(values)
-    if not np.isfinite(values).all():
+    flat = values.reshape(-1)
+    if not finite and not all(np.isfinite(flat[first : first + _BLOCK]).all() for first in range(0, flat.size, _BLOCK)):
         raise WeightsError("a model must not contain NaN or infinity")
     values.flags.writeable = False
     return values

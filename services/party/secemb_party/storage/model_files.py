@@ -18,18 +18,23 @@ from secemb_party.errors import (
     DamagedFileError,
     ForeignFileError,
     ModelConflictError,
+    StorageUnavailableError,
     WeightsError,
 )
 from secemb_party.room import VERSIONS
 from secemb_party.storage import files
-from secemb_party.storage.model import Model, OptimiserState, Shape, check_shape, check_task_id
+from secemb_party.storage.files import whole_file
+from secemb_party.storage.model import Model, ModelStep, OptimiserState, Shape, check_shape, check_task_id
 from secemb_party.storage.retention import choose_kept
-from secemb_party.storage.weights import Contents, origin, read_tensors, write_tensors
+from secemb_party.storage.step_files import write_step
+from secemb_party.storage.tensor_files import Contents, Identity, read_tensors, write_tensors
+from secemb_party.storage.weights import origin
 
 _MODEL, _STATE = "secemb/1 model", "secemb/1 optimiser"
 _NAME = re.compile(r"v(\d{6,})\.safetensors")
 _STATE_NAME = re.compile(r"v(\d{6,})\.optimiser\.safetensors")
 _STATE_TENSORS = 8  # an optimiser may keep a few numbers per number of the model; this limits what is read
+_CONFLICT = "{} contains a different model for this version; versions are never reused"
 _RESTORE = "run `secemb model fetch` to copy it from the other server, or restore a backup"
 _RESTORE_STATE = "restore a backup, or reset the optimiser with `secemb model reset-optimiser`"
 
@@ -47,6 +52,7 @@ class ModelFiles:
         self.folder = directory / task_id.hex()
         self._task_id, self._shape = task_id, shape
         self._writing = threading.Lock()
+        self._checked: dict[Path, tuple[Identity, bytes]] = {}  # large files, and the digests that they have
 
     def save(self, model: Model) -> bytes:
         """Store a version durably and return its digest."""
@@ -67,12 +73,16 @@ class ModelFiles:
         path = self._path(version)
         contents = read_tensors(path, numbers=self._shape.numbers, types=["F32"], fix=_RESTORE)
         self._check_origin(path, contents, purpose=_MODEL, fix=_RESTORE)
+        identity, checked = self._checked.get(path, (None, b""))
+        known = checked if contents.identity is not None and contents.identity == identity else None
         try:
-            model = Model(task_id=self._task_id, version=version, **contents.tensors)
+            model = Model(task_id=self._task_id, version=version, **contents.tensors, checked=known)
             self._check(model)
         except (TypeError, WeightsError) as error:  # TypeError if there are tensors other than `rows` and `dense`
             raise DamagedFileError(f"{path} is not a model of this task; {_RESTORE}") from error
         self._check_sum(path, contents, model.digest, version, _RESTORE)
+        if contents.identity is not None:
+            self._checked[path] = contents.identity, model.digest
         return model
 
     def versions(self) -> list[int]:
@@ -94,6 +104,7 @@ class ModelFiles:
                 self._state_path(version).unlink(missing_ok=True)
             for version in old:
                 self._path(version).unlink(missing_ok=True)
+                self._checked.pop(self._path(version), None)
         return old
 
     def forget_tasks(self, task_ids: Collection[bytes]) -> None:
@@ -112,8 +123,38 @@ class ModelFiles:
             path = self._state_path(state.version)
             facts = metadata | {"kind": state.kind, "steps": str(state.steps)}
             write_tensors(path, state.tensors, facts, mode=files.PRIVATE)
-            for later in (one for one in self._states() if one > state.version):
-                self._state_path(later).unlink(missing_ok=True)
+            self._forget_states_after(state.version)
+
+    def save_step(self, step: ModelStep) -> Model:
+        """Store a version and the optimiser's state after it, block by block; the version first."""
+        if step.task_id != self._task_id:
+            raise ForeignFileError("this step is of another task; each task has its own model")
+        model, state = self._path(step.version), self._state_path(step.version)
+        with self._writing:
+            files.make_folder(self.folder)
+            files.remove_unfinished(self.folder)
+            try:
+                # The inner file gets its name first.
+                with whole_file(state, mode=files.PRIVATE) as outer, whole_file(model, mode=files.PRIVATE) as inner:
+                    digest = write_step(outer, inner, step, self._shape, self._metadata)
+                    if model.exists() and self.load(step.version).digest != digest:
+                        raise ModelConflictError(_CONFLICT.format(model))
+            except OSError as error:
+                raise StorageUnavailableError(f"cannot write a file: {error.strerror or error}") from error
+            self._forget_states_after(step.version)
+            return self._checked_model(step.version, digest)
+
+    def _checked_model(self, version: int, digest: bytes) -> Model:
+        """Return a version that has just been written."""
+        path = self._path(version)
+        contents = read_tensors(path, numbers=self._shape.numbers, types=["F32"], fix=_RESTORE)
+        if contents.identity is not None:
+            self._checked[path] = contents.identity, digest
+        return Model(task_id=self._task_id, version=version, **contents.tensors, checked=digest)
+
+    def _forget_states_after(self, version: int) -> None:
+        for later in (one for one in self._states() if one > version):
+            self._state_path(later).unlink(missing_ok=True)
 
     def load_state(self, version: int | None = None) -> OptimiserState | None:
         """Return the optimiser's state at a version, or the latest one; None if there is none."""
@@ -163,7 +204,7 @@ class ModelFiles:
         if not path.exists():
             self._write(model)
         elif self.load(model.version).digest != model.digest:
-            raise ModelConflictError(f"{path} contains a different model for this version; versions are never reused")
+            raise ModelConflictError(_CONFLICT.format(path))
 
     def _write(self, model: Model) -> None:
         arrays = {"rows": model.rows, "dense": model.dense}

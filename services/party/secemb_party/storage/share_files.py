@@ -5,6 +5,7 @@ from pathlib import Path
 
 from secemb_party.errors import DamagedShareError
 from secemb_party.storage import files
+from secemb_party.storage.blob import Blob, FileBlob, sha256_of
 
 _SUFFIX = ".share"
 
@@ -15,7 +16,7 @@ class ShareFiles:
     def __init__(self, directory: Path) -> None:
         self._folder = directory / "shares"
 
-    def save(self, round_id: bytes, list_digest: bytes, data: bytes) -> bytes:
+    def save(self, round_id: bytes, list_digest: bytes, data: bytes | memoryview) -> bytes:
         """Store the share of a list of sessions durably and return its digest; an existing one is never overwritten."""
         files.make_folder(self._folder)
         files.remove_unfinished(self._folder)
@@ -31,7 +32,7 @@ class ShareFiles:
         """Return whether the share of a round is still kept."""
         return self._find(round_id) is not None
 
-    def find(self, round_id: bytes, list_digest: bytes) -> bytes | None:
+    def find(self, round_id: bytes, list_digest: bytes) -> Blob | None:
         """Return a share that was stored but, because of a crash, never recorded, so that its noise is not drawn again.
 
         If the share is for a different list of sessions, the server must stop. The share may have been sent before the
@@ -44,17 +45,17 @@ class ShareFiles:
             raise DamagedShareError(
                 "the stored share is for a different list of sessions, so the ledger is older than the share"
             )
-        return path.read_bytes()
+        return FileBlob.open(path)
 
-    def load(self, round_id: bytes, digest: bytes) -> bytes:
+    def load(self, round_id: bytes, digest: bytes) -> Blob:
         """Return the share exactly as it was stored."""
         path = self._find(round_id)
         if path is None:
             raise DamagedShareError("a share is missing; restore data/shares from a backup of data_dir")
-        data = path.read_bytes()
-        if hashlib.sha256(data).digest() != digest:
+        share = FileBlob.open(path)
+        if sha256_of(share) != digest:
             raise DamagedShareError(f"{path.name} was altered; restore it from a backup of the data folder")
-        return data
+        return share
 
     def rounds(self) -> list[bytes]:
         """Return the rounds whose shares are kept."""

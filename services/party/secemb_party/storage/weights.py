@@ -1,67 +1,25 @@
-"""Weights in safetensors files: named arrays, written atomically and read with a limit on their size and types.
+"""Weights that are imported and exported as safetensors files.
 
 A file that is imported or exported has `rows` and, if the task has a dense part, `dense`.
 """
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
-from secemb_party.errors import DamagedFileError, ModelConflictError, ModelFileError, ModelMissingError, WeightsError
-from secemb_party.storage.files import write_file
+from secemb_party.errors import ModelConflictError, WeightsError
 from secemb_party.storage.interfaces import ModelStore
 from secemb_party.storage.model import Floats, Model, Shape, check_shape
+from secemb_party.storage.tensor_files import read_tensors, write_tensors
 
 _EXPORT = "secemb/1 export"
 _FORMAT = "provide a safetensors file with `rows` and, if the task has a dense part, `dense`, both finite floats"
-Tensors = Mapping[str, npt.NDArray[np.floating]]
-
-_LARGEST_HEADER = 2**20
-_open: Callable[..., Any] = safe_open  # untyped in its stub
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Contents:
-    """The content of a safetensors file."""
-
-    metadata: Mapping[str, str]
-    tensors: dict[str, npt.NDArray[Any]]
-
-
-def write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str], *, mode: int | None = None) -> None:
-    """Write a file that exists completely or not at all."""
-    # Safetensors reads the memory of an array directly, and would misread a strided view.
-    whole = {name: np.ascontiguousarray(values) for name, values in tensors.items()}
-    write_file(path, save(whole, dict(metadata)), mode=mode)
 
 
 def origin(purpose: str, task_id: bytes, version: int, digest: bytes) -> dict[str, str]:
     """Return the metadata that identifies the purpose and origin of a file."""
     return {"format": purpose, "task": task_id.hex(), "version": str(version), "digest": digest.hex()}
-
-
-def read_tensors(path: Path, *, numbers: int, types: Collection[str], fix: str) -> Contents:
-    """Return the content of a file, if it is at most `numbers` numbers of these safetensors types."""
-    try:
-        if path.stat().st_size > 8 * numbers + _LARGEST_HEADER:
-            raise DamagedFileError(f"{path} is too large for a model of this task; {fix}")
-        with _open(path, framework="numpy") as file:
-            names = list(file.keys())
-            if any(file.get_slice(name).get_dtype() not in types for name in names):
-                raise DamagedFileError(f"{path} contains tensors of types other than {' or '.join(types)}; {fix}")
-            return Contents(file.metadata() or {}, {name: file.get_tensor(name) for name in names})
-    except FileNotFoundError as error:
-        raise ModelMissingError(f"{path} does not exist; check the name, or restore it from a backup") from error
-    except OSError as error:
-        raise ModelFileError(f"cannot read {path}; check that it is a file that this user can read") from error
-    except SafetensorError as error:
-        raise DamagedFileError(f"{path} is truncated, altered or not a safetensors file; {fix}") from error
 
 
 def import_weights(store: ModelStore, task_id: bytes, shape: Shape, path: Path) -> Model:
