@@ -9,6 +9,8 @@ SecEmbError
 ├── PathSpentError         a path secret was requested a second time
 ├── SessionError           a session that is unknown, incomplete, or reused with different bytes
 ├── SpecError              a task or round specification that is not valid
+├── SuccessionError        a successor that does not continue the task, or is not signed by both of its servers
+├── RowMapError            a map of rows that does not lead from a task to its successor
 ├── CatalogueError         a file that is not a catalogue, or an id that is not in it
 ├── MacError               an upload that is not from the device that made the session's keys
 ├── MessageError           received bytes that do not match the round's specification
@@ -61,6 +63,14 @@ class SessionError(SecEmbError, RuntimeError):
 
 class SpecError(SecEmbError, ValueError):
     """A task or round specification is not valid."""
+
+
+class SuccessionError(SecEmbError, ValueError):
+    """A task does not continue another one, or the servers of that task have not signed it."""
+
+
+class RowMapError(SecEmbError, ValueError):
+    """A map of rows does not lead from a task to its successor."""
 
 
 class CatalogueError(SecEmbError, ValueError):

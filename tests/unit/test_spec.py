@@ -50,6 +50,8 @@ OTHER_TASK_FIELDS: dict[str, Any] = {
     "highest": "10.5",
     "catalogue": "cd" * 32,
     "relay_key": "ab" * 32,
+    "identity0": "12" * 32,
+    "predecessor": "34" * 32,
     "norm_bound": 1000,
     "privacy": PRIVACY,
 }
@@ -102,9 +104,10 @@ NOT_DECIMALS_AND_NOT_ASCII = ["1\n", "\n1", "0.5\n", "\u0661", "0.\u0665", "\uff
 def test_a_task_is_sorted_json_without_spaces() -> None:
     expected = (
         b'{"bias_decay":"0","bias_rate":"0.05","bins":4,"bound":1048576,"capacity":6,"catalogue":"","centre":"0",'
-        b'"cohort":400,"dense_rate":"0.001","dense_size":3,"fraction_bits":12,"guard":"8","highest":"","initial_scale":"0.05","items":23,'
+        b'"cohort":400,"dense_rate":"0.001","dense_size":3,"fraction_bits":12,"guard":"8","highest":"","identity0":"","initial_scale":"0.05",'
+        b'"items":23,'
         b'"join_seconds":60,"loss":"squared","lowest":"","min_cohort":2,"name":"films","norm_bound":0,"optimiser":"adam",'
-        b'"privacy":{},'
+        b'"predecessor":"","privacy":{},'
         b'"protocol":"secemb/2","relay_key":"","ring_bits":32,"rounds":100,"row_decay":"0","row_rate":"0.02",'
         b'"row_width":5,"schedule":"cosine","seed":0,"spread":"1","tables":3,"upload_seconds":600}'
     )
@@ -136,6 +139,16 @@ def test_a_relay_key_is_64_lower_case_digits_or_nothing(wrong: str) -> None:
         make_task(relay_key=wrong)
     assert not make_task().relays
     assert make_task(relay_key="ab" * 32).relays
+
+
+def test_a_task_with_two_different_identities_can_have_a_successor() -> None:
+    assert make_task(identity0="12" * 32).identities is make_task(relay_key="ab" * 32).identities is None
+    assert make_task(identity0="12" * 32, relay_key="ab" * 32).identities == ("12" * 32, "ab" * 32)
+    with pytest.raises(SpecError, match="two different operators"):
+        make_task(identity0="ab" * 32, relay_key="ab" * 32)
+    for name in ("identity0", "predecessor"):
+        with pytest.raises(SpecError, match=name):
+            make_task(**{name: "AB" * 32})
 
 
 def test_every_field_of_a_task_changes_its_id() -> None:

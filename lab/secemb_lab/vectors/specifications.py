@@ -63,6 +63,12 @@ def specs() -> Json:
             name="ranked", loss="bpr", schedule="constant", row_decay="0.02", catalogue=Source("specs list")(32).hex()
         ),
         binned(name="relayed", relay_key=Source("specs relay")(32).hex()),
+        binned(
+            name="a successor",
+            relay_key=Source("specs relay")(32).hex(),
+            identity0=Source("specs identity")(32).hex(),
+            predecessor=Source("specs predecessor")(32).hex(),
+        ),
         binned(name="noisy", privacy=_PRIVACY),
         binned(name="noisy, cut apart, by chance", privacy=_CUT_APART),
         binned(name="ML1M", items=3883, capacity=300, tables=4, bins=82, row_width=65, dense_size=0),

@@ -77,6 +77,8 @@ class TaskSpec:
     highest: str = ""  # the same
     catalogue: str = ""  # SHA-256 of the file of ids and titles; empty if there is none
     relay_key: str = ""  # server 1's identity (Ed25519, hexadecimal); empty if devices must talk to both servers
+    identity0: str = ""  # server 0's identity; both identities together sign the task's successor; empty: it has none
+    predecessor: str = ""  # id of the task that this one continues; empty if it is the first
     norm_bound: int = 0  # in steps: devices prove that their whole update is at most about this long; 0: no proof
     privacy: Privacy | None = None  # noise on the sums; None: only the cohort protects devices
 
@@ -138,6 +140,11 @@ class TaskSpec:
     def relays(self) -> bool:
         """Return whether devices may send everything through server 0."""
         return bool(self.relay_key)
+
+    @property
+    def identities(self) -> tuple[str, str] | None:
+        """Return the public keys that sign a successor, those of server 0 and server 1; None if there can be none."""
+        return (self.identity0, self.relay_key) if self.identity0 and self.relay_key else None
 
     def encode(self) -> bytes:
         """Return the canonical form."""
@@ -218,10 +225,11 @@ class TaskSpec:
         for number in rates:
             canonical.decimal(number)
         self._check_scale()
-        if self.catalogue and not _is_hex(self.catalogue, 32):
-            raise SpecError("catalogue must be 64 lower-case hexadecimal digits, or empty")
-        if self.relay_key and not _is_hex(self.relay_key, 32):
-            raise SpecError("relay_key must be 64 lower-case hexadecimal digits, or empty")
+        for name in ("catalogue", "relay_key", "identity0", "predecessor"):
+            if getattr(self, name) and not _is_hex(getattr(self, name), 32):
+                raise SpecError(f"{name} must be 64 lower-case hexadecimal digits, or empty")
+        if self.identity0 and self.identity0 == self.relay_key:
+            raise SpecError("identity0 and relay_key must be different keys, of two different operators")
 
     def _check_scale(self) -> None:
         canonical.signed_decimal(self.centre)

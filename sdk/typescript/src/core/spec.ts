@@ -17,8 +17,8 @@ const NUMBERS = [
   "norm_bound", "ring_bits", "rounds", "row_width", "seed", "tables", "upload_seconds",
 ] as const;
 const TEXTS = [
-  "bias_decay", "bias_rate", "catalogue", "centre", "dense_rate", "guard", "highest", "initial_scale", "loss",
-  "lowest", "name", "optimiser", "relay_key", "row_decay", "row_rate", "schedule", "spread",
+  "bias_decay", "bias_rate", "catalogue", "centre", "dense_rate", "guard", "highest", "identity0", "initial_scale",
+  "loss", "lowest", "name", "optimiser", "predecessor", "relay_key", "row_decay", "row_rate", "schedule", "spread",
 ] as const;
 const OPTIMISERS = ["adam", "momentum", "sgd"];
 const SCHEDULES = ["constant", "cosine"];
@@ -240,7 +240,10 @@ function checkTraining(fields: Fields): void {
   if (!(decimal(fields.spread) > 0)) throw new SpecError("the spread of the ratings must be above zero");
   const ends = [fields.lowest, fields.highest].filter((end) => end !== "").map(signedDecimal);
   if (ends.length === 2 && !(ends[0]! < ends[1]!)) throw new SpecError("the lowest rating must be below the highest");
-  for (const name of ["catalogue", "relay_key"] as const) {
+  for (const name of ["catalogue", "relay_key", "identity0", "predecessor"] as const) {
     if (fields[name] !== "" && !isHex(fields[name], 32)) throw new SpecError(`${name} must be 64 lower-case hexadecimal digits, or empty`);
+  }
+  if (fields.identity0 !== "" && fields.identity0 === fields.relay_key) {
+    throw new SpecError("identity0 and relay_key must be different keys, of two different operators");
   }
 }

@@ -77,6 +77,8 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     shared.SecEmbError: INTERNAL,
     shared.RingError: _silent("number-refused", 400, "A number is not finite or does not fit the task's ring"),
     shared.LayoutError: INTERNAL,  # a device's message for another layout has another binding, and is refused earlier
+    shared.SuccessionError: INTERNAL,  # devices do not send links
+    shared.RowMapError: INTERNAL,
     shared.CatalogueError: INTERNAL,  # no route parses a catalogue
     shared.SpecError: _spoken("specification-invalid", 400, "The specification is not valid"),
     shared.SessionError: _spoken("session-conflict", 409, "The session was used with different bytes or out of order"),
