@@ -103,7 +103,7 @@ class FusedShares(ShareFiles):
 
     fuse: Fuse
 
-    def save(self, round_id: bytes, list_digest: bytes, data: bytes | memoryview) -> bytes:
+    def save(self, round_id: bytes, list_digest: bytes, data: bytes | memoryview) -> bytes | None:
         return _burn(self.fuse, lambda: super(FusedShares, self).save(round_id, list_digest, data))
 
 

@@ -61,7 +61,10 @@ def test_leftovers_of_killed_writers_are_removed_and_nothing_else(tmp_path: Path
     make_folder(folder)
     for name in (".state.json.0123.tmp", "state.json", ".hidden"):
         (folder / name).write_bytes(b"")
+        os.utime(folder / name, (0, 0))
+    (folder / ".state.json.4567.tmp").write_bytes(b"half")  # its writer may still be at it
     remove_unfinished(folder)
+    (folder / ".state.json.4567.tmp").unlink()
     assert sorted(path.name for path in folder.iterdir()) == [".hidden", "state.json"]
 
 
@@ -69,7 +72,9 @@ def test_a_share_is_written_by_the_same_writer_and_leftovers_go_with_the_next_on
     store, (first, second) = ShareFiles(tmp_path), (bytes([1]) * 32, bytes([2]) * 32)
     store.save(first, b"list", b"numbers")
     (tmp_path / "shares" / ".half.0123.tmp").write_bytes(b"num")
+    os.utime(tmp_path / "shares" / ".half.0123.tmp", (0, 0))
     digest = store.save(second, b"list", b"more numbers")
+    assert digest is not None
     assert read_all(store.load(second, digest)) == b"more numbers"
     assert len(list((tmp_path / "shares").iterdir())) == 2
     store.prune({second})

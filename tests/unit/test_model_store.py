@@ -1,5 +1,6 @@
 """The model store: a version is there as a whole or not at all, and what is not exactly it is never taken for it."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -183,7 +184,8 @@ def test_a_process_killed_before_the_rename_leaves_the_old_version_and_a_leftove
         [sys.executable, "-c", KILLED_WHILE_SAVING, str(store.folder.parent), TASK.hex()], check=False
     )
     assert killed.returncode == -signal.SIGKILL
-    assert len(list(store.folder.glob(".v000002.*"))) == 1
+    [leftover] = store.folder.glob(".v000002.*")
+    os.utime(leftover, (0, 0))  # long ago: nobody is writing it any more
     reopened = ModelFiles(store.folder.parent, TASK, SHAPE)
     assert reopened.versions() == [1]
     assert same(reopened.load(1), model(1))

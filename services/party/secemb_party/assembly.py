@@ -18,8 +18,8 @@ from secemb_party.parts import Parts
 from secemb_party.room import Memory
 from secemb_party.service import Party
 from secemb_party.settings import Settings
-from secemb_party.storage import ModelFiles, Shape, ShareFiles
 from secemb_party.storage.copies import catalogue_path, open_catalogue
+from secemb_party.storage.stores import open_models, open_stores
 from secemb_shared.dpf import Backend, default_backend
 from secemb_shared.dpf._native import Native
 from secemb_shared.kernel import native_available
@@ -41,15 +41,23 @@ async def open_party(settings: Settings) -> Party:
     metrics.watch_memory(lambda: memory.held, memory.most)
     watch_certificates(metrics, settings)
     backend = _backend(settings.work.kernel_threads)
+    stores = open_stores(settings)
+    if stores.objects is not None:
+        await asyncio.to_thread(stores.objects.check)
     ledger = await Ledger.open(
-        settings.ledger_url(), migrate=settings.ledger.migrate, measure=metrics.ledger, patience=_PATIENCE
+        settings.ledger_url(),
+        migrate=settings.ledger.migrate,
+        bodies=stores.bodies,
+        measure=metrics.ledger,
+        patience=_PATIENCE,
     )
     parts = Parts(
         role=settings.role,
         task=task,
         ledger=ledger,
-        models=ModelFiles(settings.data_dir / "models", task.task_id, Shape.of(task)),
-        shares=ShareFiles(settings.data_dir),
+        models=open_models(settings, task, stores.objects),
+        shares=stores.shares,
+        objects=stores.objects,
         workers=workers,
         memory=memory,
         compute=ThreadCompute(settings.role, workers, backend=backend, measure=metrics.kernel),

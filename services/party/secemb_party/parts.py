@@ -16,6 +16,7 @@ from secemb_party.metrics import Metrics
 from secemb_party.room import VERSIONS, Memory
 from secemb_party.storage import ModelStore, ShareStore
 from secemb_party.storage.copies import Body
+from secemb_party.storage.objects import Objects
 from secemb_shared.messages import TaskSpec
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Parts:
     compute: Compute
     ticket_key: Ed25519PublicKey
     scratch: Path  # a folder for temporary files of the process
+    objects: Objects | None = None  # the bucket that shares and models are kept in, if not in files
     catalogue: Body | None = None  # ids and titles of the task's items
     metrics: Metrics = field(default_factory=Metrics)
     memory: Memory = field(default_factory=Memory)  # for devices' messages

@@ -33,6 +33,7 @@ from secemb_party.room import Space
 from secemb_party.running_sum import RunningSum
 from secemb_party.storage import Blob, Model, first_model, sha256_of
 from secemb_party.storage.retention import FEWEST
+from secemb_party.storage.store_health import StoreHealth
 from secemb_shared.dpf import CHECK_KEY_BYTES
 from secemb_shared.errors import SessionError
 from secemb_shared.messages import RoundSpec
@@ -75,6 +76,7 @@ class Party:
         self.peer_clock = PeerClock(parts.clock, parts.steady, parts.metrics)
         self.seat_seconds = parts.seat_seconds
         self.space = Space(parts.scratch, reserve=parts.reserve, ledger_full=lambda: self.ledger.full)
+        self._store_health = StoreHealth(parts.objects, parts.steady)
         self._running: dict[bytes, RunningSum] = {}  # by round; of the open one, and one that is being sealed
         self.intake = Intake(parts, self.prepared, self.space, self._complete)
         self.inventory = Inventory(parts)
@@ -118,7 +120,7 @@ class Party:
         except LedgerUnavailableError:
             return [Check("ledger", False, "the database is not responding; start it, or check [ledger] url")]
         wrong = [Check(fault.check, False, f"{fault.text}; {fault.fix}") for fault in faults]
-        shortage = self.space.shortage()
+        shortage = self.space.shortage() or await self._store_health.fault()
         room = Check("storage", shortage is None, shortage or "")
         wrong_clock = self.peer_clock.fault()
         clock = Check("clock", wrong_clock is None, wrong_clock or "")
@@ -324,10 +326,13 @@ class Party:
         if found is not None:
             return found, await self.workers.run(lambda: sha256_of(found))
         digest = await self._store_share(record, sealed)
+        if digest is None:
+            # Another process of this server was first: its noise is drawn and may have been sent, so its share counts.
+            return await self._stored_share(record)
         return await self.workers.run(lambda: self._shares.load(round_id, digest)), digest
 
-    async def _store_share(self, record: RoundRecord, sealed: bytes) -> bytes:
-        """Compute the share, which is as large as the table, and keep it only on disk."""
+    async def _store_share(self, record: RoundRecord, sealed: bytes) -> bytes | None:
+        """Compute the share, which is as large as the table, and keep it only in the store; return its digest."""
         running = self._running_sum(record.round_id)
         share = await running.share(record.sealed_sessions or ())
         del self._running[record.round_id]

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandle
 from pydantic_core import CoreSchema, core_schema
 
 from secemb_party.ledger.database import parse
+from secemb_party.storage.bucket import split_url
 
 _LARGEST = 1 << 16
 _directory: ContextVar[Path] = ContextVar("directory")  # directory of the settings file while it is being read
@@ -126,6 +127,17 @@ def _check_collector(url: str) -> str:
     return url.rstrip("/")
 
 
+def _check_bucket(url: str) -> str:
+    split_url(url)
+    return url.rstrip("/")
+
+
+def _check_endpoint(url: str) -> str:
+    if not re.fullmatch(r"https://[^/?#@\s]+/?|http://(127\.0\.0\.1|localhost|\[::1\])(:\d+)?/?", url):
+        raise ValueError("use https://host:port, without a path or user name; http:// only for this machine itself")
+    return url.rstrip("/")
+
+
 Location = Annotated[Path, AfterValidator(_locate)]
 PublicFile = Annotated[Path, AfterValidator(_locate), AfterValidator(_find)]
 Secret = Annotated[
@@ -136,6 +148,8 @@ Origins = Annotated[
     tuple[Annotated[str, AfterValidator(_check_origin)], ...], BeforeValidator(_split_origins)
 ]  # in an environment variable: separated by spaces
 DatabaseUrl = Annotated[str, AfterValidator(_check_database)]
+BucketUrl = Annotated[str, AfterValidator(_check_bucket)]
+Endpoint = Annotated[str, AfterValidator(_check_endpoint)]
 CollectorUrl = Annotated[str, AfterValidator(_check_collector)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[float, Field(gt=0, le=3600)]

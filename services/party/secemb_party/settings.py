@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from sqlalchemy import make_url
@@ -17,8 +17,10 @@ from secemb_party.errors import SettingsError
 from secemb_party.logs import Format, Level
 from secemb_party.room import MEMORY, VERSIONS
 from secemb_party.setting_types import (
+    BucketUrl,
     CollectorUrl,
     DatabaseUrl,
+    Endpoint,
     Location,
     Origins,
     PeerUrl,
@@ -145,8 +147,14 @@ class Panel(Section):
 
 
 class Storage(Section):
-    """Space on the disk that holds `data_dir`, and how many versions of the model to keep."""
+    """Where bodies, shares and models are kept, how many versions of the model, and space on the disk of `data_dir`."""
 
+    url: BucketUrl | None = None  # None: shares and models are files in data_dir
+    endpoint: Endpoint | None = None  # None: Amazon S3
+    region: str = "us-east-1"
+    access_key_file: Secret | None = None  # None: AWS_ variables, or the machine's own role
+    secret_key_file: Secret | None = None
+    bodies: Literal["ledger", "store"] = "ledger"  # "store": beside shares and models
     min_free_bytes: Annotated[int, Field(ge=0)] = 1 << 28
     keep_versions: Annotated[int, Field(ge=1, le=100_000)] = VERSIONS
 
@@ -232,6 +240,7 @@ class Settings(Section):
                 "rounds.evaluate_every: 1 would leave no rounds for training; set 2 or more, or 0 to disable"
                 " evaluations"
             )
+        faults += self._storage_faults()
         if self.panel.file is not None and self.devices.open_enrolment:
             faults.append("panel.file: devices have no names with devices.open_enrolment; remove one of the two")
         if faults:
@@ -250,6 +259,14 @@ class Settings(Section):
             section, _, name = key.partition(".")
             if name in getattr(self, section).model_fields_set:
                 yield f"{key}: only used by server {other}; remove it"
+
+    def _storage_faults(self) -> Iterator[str]:
+        storage = self.storage
+        if (storage.access_key_file is None) != (storage.secret_key_file is None):
+            yield "storage.access_key_file and storage.secret_key_file: set both, or neither to use AWS_ variables"
+        for name in ("endpoint", "region", "access_key_file", "secret_key_file"):
+            if storage.url is None and name in storage.model_fields_set:
+                yield f"storage.{name}: set storage.url as well, or remove it"
 
     def _shared_ports(self) -> Iterator[str]:
         users: dict[tuple[str | None, int | None], str] = {}

@@ -71,14 +71,25 @@ class Origin:
 async def back_up(settings: Settings, path: Path) -> Backup:
     """Write a backup to a new file; the server may be running."""
     refuse_to_overwrite(path)
+    _refuse_bucket(settings)
     async with await Ledger.open(settings.ledger_url(), migrate=False) as ledger:
         return await write_backup(ledger, Origin.of(settings), path)
 
 
 async def restore(settings: Settings, path: Path) -> Backup:
     """Restore a backup to a server that has no ledger, models or shares yet."""
+    _refuse_bucket(settings)
     async with await open_or_create(settings) as ledger:
         return await read_backup(ledger, Origin.of(settings), path)
+
+
+def _refuse_bucket(settings: Settings) -> None:
+    """Refuse a server whose models and shares are not files of this machine."""
+    if settings.storage.url is not None:
+        raise OperationError(
+            "models and shares are in an object store; back up the bucket with the store's own tools and the ledger"
+            " with `secemb ledger export` (see Backups in docs/operating.md)"
+        )
 
 
 async def write_backup(ledger: Ledger, origin: Origin, path: Path) -> Backup:

@@ -8,12 +8,12 @@ from typing_extensions import TypedDict
 from secemb_party.errors import SchemaMissingError
 from secemb_party.ledger import Ledger, ModelVersion
 from secemb_party.settings import Settings
-from secemb_party.storage import ModelFiles, Shape
+from secemb_party.storage import ModelStore, Shape
+from secemb_party.storage.stores import open_models
 from secemb_party.storage.weights import export_weights, import_weights
 from secemb_shared.messages import TaskSpec
 from secemb_tools.errors import OperationError
 from secemb_tools.operate.backup import refuse_to_overwrite
-from secemb_tools.operate.recovery import model_store
 from secemb_tools.operate.task_files import read_task
 
 
@@ -57,7 +57,7 @@ class ImportedVersion(TypedDict):
 async def list_versions(settings: Settings) -> list[VersionRow]:
     """Return the versions in the ledger or the data directory."""
     task = read_task(settings.task.file)
-    store = model_store(settings, task)
+    store = open_models(settings, task)
     known = {one.version: one for one in await _recorded(settings, task)}
     return [_row(version, known.get(version), store) for version in sorted({*known, *store.versions()})]
 
@@ -65,7 +65,7 @@ async def list_versions(settings: Settings) -> list[VersionRow]:
 async def export(settings: Settings, version: int | None, path: Path, *, split_bias: bool) -> ExportedVersion:
     """Write a published version to a file for serving; by default the latest."""
     task = read_task(settings.task.file)
-    store = model_store(settings, task)
+    store = open_models(settings, task)
     published = {one.version: one for one in await _recorded(settings, task) if one.published_at is not None}
     if not published:
         raise OperationError("no version is published yet; start both servers first")
@@ -85,7 +85,7 @@ async def describe(settings: Settings, version: int | None) -> VersionSummary:
     chosen = version if version is not None else max((one for one in known if known[one].published_at), default=None)
     if chosen is None:
         raise OperationError("no version is published yet; start both servers first")
-    store = model_store(settings, task)
+    store = open_models(settings, task)
     if chosen not in store.versions():
         raise OperationError(f"version {chosen} is not stored here; see secemb model list")
     model = store.load(chosen)
@@ -110,11 +110,11 @@ async def import_first(settings: Settings, path: Path) -> ImportedVersion:
         raise OperationError(
             "this task has already started; import weights before the first start, or create a new task"
         )
-    model = import_weights(model_store(settings, task), task.task_id, Shape.of(task), path)
+    model = import_weights(open_models(settings, task), task.task_id, Shape.of(task), path)
     return {"version": model.version, "digest": model.digest.hex()}
 
 
-def _write(store: ModelFiles, version: int, path: Path, split_bias: bool) -> None:
+def _write(store: ModelStore, version: int, path: Path, split_bias: bool) -> None:
     refuse_to_overwrite(path)
     export_weights(store.load(version), path, split_bias=split_bias)
 
@@ -127,7 +127,7 @@ async def _recorded(settings: Settings, task: TaskSpec) -> list[ModelVersion]:
         return []  # never started
 
 
-def _row(version: int, known: ModelVersion | None, store: ModelFiles) -> VersionRow:
+def _row(version: int, known: ModelVersion | None, store: ModelStore) -> VersionRow:
     held = version in store.versions()
     return {
         "version": version,

@@ -11,7 +11,8 @@ from secemb_party.errors import ModelError
 from secemb_party.inventory import MODEL, OPTIMISER, Fault, find_faults
 from secemb_party.ledger import Ledger, ModelVersion
 from secemb_party.settings import Settings
-from secemb_party.storage import Model, ModelFiles, Shape, ShareFiles
+from secemb_party.storage import Model, ModelStore, Shape
+from secemb_party.storage.stores import open_models, open_stores
 from secemb_sdk.trust import check_address, make_context
 from secemb_server0.app import peer_client
 from secemb_server0.reconstruct import fresh_state
@@ -39,18 +40,15 @@ class ResetOptimiser(TypedDict):
 
 async def data_faults(settings: Settings, task: TaskSpec, ledger: Ledger) -> list[Fault]:
     """Return the mismatches between the data directory and the ledger."""
-    return await find_faults(task, settings.role, ledger, model_store(settings, task), ShareFiles(settings.data_dir))
-
-
-def model_store(settings: Settings, task: TaskSpec) -> ModelFiles:
-    """Return the model files of a task."""
-    return ModelFiles(settings.data_dir / "models", task.task_id, Shape.of(task))
+    stores = open_stores(settings)
+    models = open_models(settings, task, stores.objects)
+    return await find_faults(task, settings.role, ledger, models, stores.shares)
 
 
 async def fetch_models(settings: Settings, source: str | None, ca: Path | None) -> list[FetchedVersion]:
     """Fetch the versions that the ledger needs and this server lacks from the other one, and verify digests."""
     task = read_task(settings.task.file)
-    store = model_store(settings, task)
+    store = open_models(settings, task)
     wanted = await _needed(settings, task)
     done: list[FetchedVersion] = []
     async with AsyncExitStack() as stack:
@@ -66,7 +64,7 @@ async def fetch_models(settings: Settings, source: str | None, ca: Path | None) 
 async def reset_optimiser(settings: Settings) -> ResetOptimiser:
     """Reset the optimiser at the newest version, if its state does not match; the ledger records this."""
     if settings.role != 0:
-        raise OperationError("only only server 0 has the optimiser; use its settings file")
+        raise OperationError("only server 0 has the optimiser; use its settings file")
     task = read_task(settings.task.file)
     async with await Ledger.open(settings.ledger_url(), migrate=False) as ledger:
         faults = {fault.check: fault.text for fault in await data_faults(settings, task, ledger)}
@@ -75,7 +73,7 @@ async def reset_optimiser(settings: Settings) -> ResetOptimiser:
         if OPTIMISER not in faults:
             raise OperationError("the optimiser's state matches the model; there is nothing to reset")
         newest = (await ledger.versions(task.task_id))[0].version
-        model_store(settings, task).save_state(fresh_state(task, newest))
+        open_models(settings, task).save_state(fresh_state(task, newest))
         reset: ResetOptimiser = {"version": newest, "reason": faults[OPTIMISER]}
         await ledger.append_event("optimiser", dict(reset), time.time())
         return reset
@@ -91,7 +89,7 @@ async def _needed(settings: Settings, task: TaskSpec) -> list[ModelVersion]:
     return [published] if known[0].version == published.version else [published, known[0]]
 
 
-def _fits(store: ModelFiles, wanted: ModelVersion) -> bool:
+def _fits(store: ModelStore, wanted: ModelVersion) -> bool:
     try:
         return store.load(wanted.version).digest == wanted.digest
     except ModelError:

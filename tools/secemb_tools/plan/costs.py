@@ -179,7 +179,7 @@ def _after_the_seal(folder: Path, round_: RoundSpec, model: Model) -> tuple[floa
         share, shares = Share.empty(round_).encode(), ShareFiles(folder)
         digest = shares.save(round_.digest, bytes(32), share)
         times.append(perf_counter())
-        own = shares.load(round_.digest, digest)
+        own = shares.load(round_.digest, digest or b"")
         hashlib.sha256(share)  # of the other server's
         model = take_step(
             store, round_, add_shares(round_, own.read(0, own.size), share), sessions=task.min_cohort

@@ -83,8 +83,11 @@ class _Start:
         return isinstance(self._error, LedgerFullError)
 
     async def _ready(self) -> list[Check]:
+        again = "the server retries every few seconds"
+        if isinstance(self._error, StorageUnavailableError):
+            return [Check("storage", False, f"{self._error}; {again}")]
         fix = "free up disk space" if self._is_full() else "check [ledger] url and that the database is running"
-        return [Check("ledger", False, f"{self._error}; {fix}; the server retries every few seconds")]
+        return [Check("ledger", False, f"{self._error}; {fix}; {again}")]
 
     @staticmethod
     async def _refuse() -> None:

@@ -5,7 +5,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,6 +13,7 @@ from secemb_party.errors import StorageUnavailableError
 
 _UNFINISHED = ".tmp"
 _ASK_AGAIN_SECONDS = 0.01
+_ABANDONED_SECONDS = 3600.0
 PRIVATE = 0o600  # the mode of files that only the server's own user may read
 
 
@@ -29,22 +30,54 @@ def write_file(path: Path, data: bytes | memoryview, *, mode: int | None = None)
         raise StorageUnavailableError(f"cannot write a file: {error.strerror or error}") from error
 
 
+def write_new(path: Path, data: bytes | memoryview, *, mode: int | None = None) -> bool:
+    """Write a file unless it exists, and return whether this call wrote it: of several processes, the first one does.
+
+    After a crash the file exists completely or not at all.
+    """
+    unfinished = _unfinished(path)
+    try:
+        try:
+            with _new_file(unfinished, mode) as file:
+                file.write(data)
+            os.link(unfinished, path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        sync_folder(path.parent)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise StorageUnavailableError(f"cannot write a file: {error.strerror or error}") from error
+    return True
+
+
 @contextmanager
 def whole_file(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
     """Open a file for writing that replaces the old one, like `write_file`, if the block ends without an error."""
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_UNFINISHED}")
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    unfinished = _unfinished(path)
     try:
-        with os.fdopen(os.open(unfinished, flags, 0o666 if mode is None else 0o600), "w+b") as file:
-            if mode is not None:
-                os.fchmod(file.fileno(), mode)
+        with _new_file(unfinished, mode) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+@contextmanager
+def _new_file(path: Path, mode: int | None) -> Iterator[BinaryIO]:
+    """Open a new file, which is on disk once the block has ended."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o666 if mode is None else 0o600), "w+b") as file:
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}{_UNFINISHED}")
 
 
 def sync_folder(folder: Path) -> None:
@@ -95,6 +128,8 @@ def _open_lock(path: Path) -> int:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove the temporary files of killed writers. Only the single process that writes here may call this."""
+    """Remove the temporary files of killed writers; one that was written to recently may have a living writer."""
     for leftover in folder.glob(f".*{_UNFINISHED}"):
-        leftover.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # its writer has just finished
+            if time.time() - leftover.stat().st_mtime > _ABANDONED_SECONDS:
+                leftover.unlink(missing_ok=True)

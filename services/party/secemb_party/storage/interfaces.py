@@ -55,8 +55,12 @@ class BodyStore(Protocol):
 class ShareStore(Protocol):
     """One share per round that this server has summed; stored before it is sent, and never changed."""
 
-    def save(self, round_id: bytes, list_digest: bytes, data: bytes | memoryview) -> bytes:
-        """Store the share of a list of sessions and return its digest; raise if the round has one already."""
+    def save(self, round_id: bytes, list_digest: bytes, data: bytes | memoryview) -> bytes | None:
+        """Store the share of a list of sessions and return its digest.
+
+        The first writer wins, whichever process it is: return None if another share of this list is stored already,
+        and raise if it is the share of another list.
+        """
 
     def has(self, round_id: bytes) -> bool:
         """Return whether the share of a round is still kept."""

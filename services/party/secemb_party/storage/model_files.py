@@ -39,6 +39,11 @@ _RESTORE = "run `secemb model fetch` to copy it from the other server, or restor
 _RESTORE_STATE = "restore a backup, or reset the optimiser with `secemb model reset-optimiser`"
 
 
+def version_name(version: int) -> str:
+    """Return the name of the file of a version."""
+    return f"v{version:06d}.safetensors"
+
+
 def state_name(version: int) -> str:
     """Return the name of the file with the optimiser's state at a version."""
     return f"v{version:06d}.optimiser.safetensors"
@@ -180,7 +185,7 @@ class ModelFiles:
         return state
 
     def _path(self, version: int) -> Path:
-        return self.folder / f"v{version:06d}.safetensors"
+        return self.folder / version_name(version)
 
     def _state_path(self, version: int) -> Path:
         return self.folder / state_name(version)

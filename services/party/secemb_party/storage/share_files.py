@@ -8,6 +8,7 @@ from secemb_party.storage import files
 from secemb_party.storage.blob import Blob, FileBlob, sha256_of
 
 _SUFFIX = ".share"
+_OTHER_LIST = "the stored share is for a different list of sessions, so the ledger is older than the share"
 
 
 class ShareFiles:
@@ -16,16 +17,19 @@ class ShareFiles:
     def __init__(self, directory: Path) -> None:
         self._folder = directory / "shares"
 
-    def save(self, round_id: bytes, list_digest: bytes, data: bytes | memoryview) -> bytes:
-        """Store the share of a list of sessions durably and return its digest; an existing one is never overwritten."""
+    def save(self, round_id: bytes, list_digest: bytes, data: bytes | memoryview) -> bytes | None:
+        """Store the share of a list of sessions durably and return its digest; an existing one is never overwritten.
+
+        If another process has stored a share of this list first, its share counts, and this returns None.
+        """
         files.make_folder(self._folder)
         files.remove_unfinished(self._folder)
-        if self.has(round_id):
-            raise DamagedShareError(
-                "this round already has a share; check whether a second process is using this folder"
-            )
         path = self._folder / f"{round_id.hex()}.{list_digest.hex()}{_SUFFIX}"
-        files.write_file(path, data, mode=files.PRIVATE)
+        found = self._find(round_id)
+        if found is not None and found != path:
+            raise DamagedShareError(_OTHER_LIST)
+        if not files.write_new(path, data, mode=files.PRIVATE):
+            return None
         return hashlib.sha256(data).digest()
 
     def has(self, round_id: bytes) -> bool:
@@ -42,9 +46,7 @@ class ShareFiles:
         if path is None:
             return None
         if path.name != f"{round_id.hex()}.{list_digest.hex()}{_SUFFIX}":
-            raise DamagedShareError(
-                "the stored share is for a different list of sessions, so the ledger is older than the share"
-            )
+            raise DamagedShareError(_OTHER_LIST)
         return FileBlob.open(path)
 
     def load(self, round_id: bytes, digest: bytes) -> Blob:
