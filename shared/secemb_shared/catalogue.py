@@ -29,8 +29,11 @@ class Catalogue:
         """Number the ids."""
         object.__setattr__(self, "_rows", {name: row for row, name in enumerate(self.ids)})
         lengths = {len(column) for column in ([self.titles] if self.titles else []) + list(self.others.values())}
-        if lengths - {len(self.ids)} or len(self._rows) < len(self.ids):
-            raise CatalogueError("a catalogue must have unique ids and one title per id; regenerate it")
+        if len(self._rows) < len(self.ids):
+            twice = next(name for row, name in enumerate(self.ids) if self._rows[name] != row)
+            raise CatalogueError(f"the id {twice!r} is listed twice; ids must be unique")
+        if lengths - {len(self.ids)}:
+            raise CatalogueError("a catalogue must have one title per id; regenerate it")
 
     def __len__(self) -> int:
         """Return the number of items listed."""

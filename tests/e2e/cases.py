@@ -47,6 +47,11 @@ def without_data(place: Place) -> Path:
     return Path(shutil.copytree(place.pair.servers[1].folder, place.new(), ignore=shutil.ignore_patterns("data")))
 
 
+def films(place: Place) -> Path:
+    """Return a list of two films."""
+    return place.file("id,title\na,First\nb,Second\n", ".csv")
+
+
 def exported(place: Place) -> Words:
     file = place.new(".jsonl")
     run("ledger", "export", file, "--config", place.pair.servers[1].folder)
@@ -67,6 +72,30 @@ CASES: dict[str, Case] = {
         says="model version",
         bad=lambda place: (place.file("mine"), "--config", place.pair.servers[1].folder),
         fix="choose another file",
+    ),
+    "catalogue add": Case(
+        good=lambda place: (films(place), place.file("id,title\nc,Third\n", ".csv")),
+        says="added",
+        bad=lambda place: (films(place), place.file("id,title\nc,Third\nc,Again\n", ".csv")),
+        fix="lists the id 'c' more than once",
+    ),
+    "catalogue diff": Case(
+        good=lambda place: (films(place), place.file("id,title\nb,Second\nc,Third\n", ".csv")),
+        says="retired",
+        bad=lambda place: (films(place), place.new()),
+        fix="cannot be read",
+    ),
+    "catalogue retire": Case(
+        good=lambda place: (films(place), "a"),
+        says="retired",
+        bad=lambda place: (films(place), "x"),
+        fix="no item has the id 'x'",
+    ),
+    "catalogue show": Case(
+        good=lambda place: (films(place),),
+        says="title",
+        bad=lambda place: (place.file("row,id,title\n0,a,\n1,a,\n", ".csv"),),
+        fix="the id 'a' is listed twice",
     ),
     "check": Case(good=lambda place: (place.server(1),), says="kernel"),
     "config show": Case(

@@ -78,7 +78,7 @@ def test_any_catalogue_is_read_as_it_was_written(rows: list[tuple[str, str, str]
         ("row,id,title\n0,,y\n", "line 2 is corrupted"),
         ("row,id,title\n0,a,x\n2,b,y\n", "line 3: row 1 is missing"),
         ("row,id,title\n0,a,x\n1,b\n", "is corrupted; regenerate"),
-        ("row,id,title\n0,a,x\n1,a,y\n", "unique ids"),
+        ("row,id,title\n0,a,x\n1,a,y\n", "the id 'a' is listed twice; ids must be unique"),
     ],
 )
 def test_a_damaged_catalogue_is_refused(text: str, words: str, tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ class Adam(Optimiser):
         first, second = (self._moments[f"{part}_{moment}"].reshape(-1) for moment in _MOMENTS)
         old, new, slopes = values.reshape(-1), moved.reshape(-1), slope.reshape(-1)
         scratch = np.empty((2, min(step.rates.size, old.size)), dtype=np.float32)
-        steps = self._steps + 1
+        steps = self._inherited + self._steps + 1
         # rate/c₁ · m / (√v/√c₂ + eps), with √c₂ moved out of the denominator, which saves one operation per number
         c1, root_c2 = 1 - self._betas[0] ** steps, float(np.sqrt(1 - self._betas[1] ** steps))
         factors, eps = step.rates * np.float32(root_c2 / c1), np.float32(self._eps * root_c2)

@@ -30,6 +30,8 @@ Doubles = npt.NDArray[np.float64]
 _BLOCK = 1 << 14  # numbers processed together: 64 kB per array, so that intermediate results stay in cache
 _UNTHREADED = 1 << 13  # length of a product that BLAS computes in the calling thread
 _LARGEST_RATE = 1e6
+INHERITED = "inherited"  # the tensor with the number of steps in earlier tasks, which moments have, but not the rates
+_MOST_INHERITED = 2**24  # a float32 holds it exactly, and more would make no difference
 LARGEST_NORM = 2.0**63  # no ring holds more, and its square still fits in a float32
 
 
@@ -126,6 +128,7 @@ class Optimiser(ABC):
     def __init__(self, rates: Rates, *, guard: Guard | None = None) -> None:
         self._rates, self.guard = rates, guard
         self._steps = 0
+        self._inherited = 0  # steps of the task's predecessors
         self._reached: tuple[bytes, int] | None = None  # task and version after the last step
         self._whole = True  # false during a step
 
@@ -166,14 +169,19 @@ class Optimiser(ABC):
         task_id, version = self._reached
         kept = {**self._tensors(), **(self.guard.tensors() if self.guard is not None else {})}
         tensors = {name: values.copy() for name, values in kept.items()}
+        if self._inherited:
+            tensors[INHERITED] = np.array([self._inherited], dtype=np.float32)
         return OptimiserState(task_id=task_id, version=version, kind=self.kind, steps=self._steps, tensors=tensors)
 
     def restore(self, state: OptimiserState) -> None:
         """Continue from a saved state."""
         if state.kind != self.kind:
             raise StateError(f"this state is for the optimiser {state.kind!r}, but the task uses {self.kind!r}")
-        if state.steps:  # of no optimiser: start fresh at this version
+        self._inherited = 0
+        if state.steps or state.tensors:  # otherwise of no optimiser: start fresh at this version
             tensors = {name: values.copy() for name, values in state.tensors.items()}
+            if INHERITED in tensors:
+                self._inherited = _read_count(tensors.pop(INHERITED))
             if self.guard is not None:
                 self.guard.take(tensors)
             self._take(tensors)
@@ -203,6 +211,18 @@ class Optimiser(ABC):
     @abstractmethod
     def _take(self, tensors: dict[str, Floats]) -> None:
         """Restore this state, or refuse it."""
+
+
+def inherited_steps(state: OptimiserState) -> Floats:
+    """Return the tensor with the number of all steps up to this state, for the state of a successor."""
+    before = _read_count(state.tensors[INHERITED]) if INHERITED in state.tensors else 0
+    return np.array([min(before + state.steps, _MOST_INHERITED)], dtype=np.float32)
+
+
+def _read_count(tensor: Floats) -> int:
+    if tensor.shape != (1,) or not 0 <= tensor[0] <= _MOST_INHERITED or tensor[0] % 1:
+        raise StateError("the number of inherited steps in a state must be a whole number")
+    return int(tensor[0])
 
 
 def _square(values: Doubles) -> float:

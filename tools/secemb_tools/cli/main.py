@@ -6,6 +6,7 @@ import typer
 
 from secemb_tools import output
 from secemb_tools.cli import (
+    catalogue,
     control,
     data,
     device,
@@ -80,6 +81,7 @@ for name, group in {
     "run": run.app,
     "data": data.app,
     "device": device.app,
+    "catalogue": catalogue.app,
     "task": task.app,
     "round": control.round_app,
     "pair": keys.pair_app,

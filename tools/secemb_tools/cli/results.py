@@ -16,6 +16,7 @@ from secemb_tools.dev import connection
 from secemb_tools.local.rounds import RoundRecord
 from secemb_tools.operate import (
     backup,
+    catalogue_edits,
     control,
     directory,
     findings,
@@ -194,6 +195,10 @@ Outcome = device.ContributedFacts | device.PostponedFacts | device.EndedFacts
 
 RESULTS: dict[str, Any] = {
     "backup": backup.Backup,
+    "catalogue add": catalogue_edits.CatalogueEdit,
+    "catalogue diff": list[catalogue_edits.ItemDifference],
+    "catalogue retire": catalogue_edits.CatalogueEdit,
+    "catalogue show": catalogue_edits.CatalogueFacts,
     "check": findings.CheckReport,
     "config show": list[settings.SettingRow],
     "data fetch": Fetched,

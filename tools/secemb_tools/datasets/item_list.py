@@ -23,6 +23,9 @@ def read_items(path: Path, *, share: float = SHARE) -> Listed:
         raise DatasetError(
             f"{path} has no column recognised as the item id; name its columns in a header, for example item_id,title"
         )
+    twice = table.cells.filter(pl.col(item).is_duplicated() & (pl.col(item).fill_null("") != ""))[item]
+    if len(twice):
+        raise DatasetError(f"{path} lists the id {twice[0]!r} more than once; ids must be unique")
     listed = list_rows(table, item, title=found.get("title"), share=share)
     others = {
         name: column for name, column in listed.others.items() if name != "row"

@@ -4,8 +4,8 @@ One process writes, any may read. A version never changes: saving it again does 
 is an error otherwise. Server 0 saves the model of a step first and the optimiser's state second. A crash in between
 leaves a state that is older than the latest model; the step is then repeated from the model of the state's version
 (from version 0 and a fresh optimiser if there is no state yet), with the same result, because steps are deterministic.
-A state without steps is a fresh optimiser, either requested by the operator or after a rollback to a version whose own
-state is no longer here.
+A state without steps and tensors is a fresh optimiser, either requested by the operator or after a rollback to a
+version whose own state is no longer here.
 """
 
 import re

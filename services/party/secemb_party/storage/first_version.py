@@ -1,0 +1,50 @@
+"""Version 0 of a successor's model, made from the last version of its predecessor.
+
+Both servers compute it independently and compare digests (docs/reference/protocol.md, section 18.3).
+"""
+
+import numpy as np
+
+from secemb_party.errors import WeightsError
+from secemb_party.storage.model import Floats, Model, Shape, first_model
+from secemb_shared.messages import TaskSpec
+from secemb_shared.row_map import MEAN, SEEDED, RowMap
+
+_BLOCK = 4096  # rows that are added in one call
+
+
+def continued_model(last: Model, task: TaskSpec, rows: RowMap) -> Model:
+    """Return version 0 of the successor `task`: kept rows and the dense part keep their numbers."""
+    wanted = Shape.of(task)
+    if (rows.before, len(rows)) != (len(last.rows), task.items) or last.shape.width != wanted.width:
+        raise WeightsError("the row map does not lead from this model to the successor's")
+    if last.dense.size != wanted.dense:
+        raise WeightsError("the successor must have a dense part of the same size")
+    table = place_rows(last.rows, rows)
+    if (new := rows.new(SEEDED)).size:
+        table[new] = first_model(task).rows[new]
+    if (new := rows.new(MEAN)).size:
+        table[new] = mean_row(last.rows, rows)
+    return Model(task_id=task.task_id, version=0, rows=table, dense=last.dense.copy())
+
+
+def place_rows(values: Floats, rows: RowMap) -> Floats:
+    """Return an array of the predecessor's rows with kept rows in their new places; new rows are zero."""
+    placed = np.zeros((len(rows), *values.shape[1:]), dtype=np.float32)
+    kept = rows.kept
+    placed[kept] = values[rows.sources[kept]]
+    return placed
+
+
+def mean_row(values: Floats, rows: RowMap) -> Floats:
+    """Return the mean of all kept rows; zeros if there are none."""
+    kept = np.sort(rows.sources[rows.kept])
+    if not kept.size:
+        return np.zeros(values.shape[1:], dtype=np.float32)
+    # Row by row in binary64, in the order of the predecessor, so that all machines round alike.
+    total = np.zeros((1, *values.shape[1:]), dtype=np.float64)
+    for first in range(0, kept.size, _BLOCK):
+        block = values[kept[first : first + _BLOCK]].astype(np.float64)
+        total = np.concatenate([total, block]).sum(axis=0, keepdims=True)
+    mean: Floats = (total[0] / kept.size).astype(np.float32)
+    return mean
