@@ -9,8 +9,7 @@ import random
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import cache
 from typing import Literal, TextIO, cast
@@ -68,14 +67,19 @@ def new_request_id() -> str:
     return f"{random.getrandbits(64):016x}"
 
 
-@contextmanager
-def request_lines(request_id: str) -> Iterator[None]:
-    """Add a request id to every line that is logged inside, and to calls to the other server."""
-    earlier = _REQUEST.set(request_id)
-    try:
-        yield
-    finally:
-        _REQUEST.reset(earlier)
+class request_lines:  # noqa: N801 - used like a function; `contextmanager` would make a generator for each request
+    """Adds a request id to every line that is logged inside, and to calls to the other server."""
+
+    __slots__ = ("_earlier", "_id")
+
+    def __init__(self, request_id: str) -> None:
+        self._id = request_id
+
+    def __enter__(self) -> None:
+        self._earlier = _REQUEST.set(self._id)
+
+    def __exit__(self, *_: object) -> None:
+        _REQUEST.reset(self._earlier)
 
 
 def current_request() -> str | None:

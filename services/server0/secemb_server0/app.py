@@ -109,8 +109,8 @@ def create_server0(
     ]
     if line is not None and relay_key is not None:
         relayed = RelayedSessions(party, Relay(line, metrics=party.metrics, limits=relay_limits))
-        # First, because FastAPI tries routes in order, and if a task is relayed, so are most sessions.
-        routers.insert(0, relayed_routes(party, relayed, relay_key, bodies, completed=leader.completed))
+        # Before those of direct sessions, because FastAPI tries routes in order.
+        routers.insert(1, relayed_routes(party, relayed, relay_key, bodies, completed=leader.completed))
     ready = partial(check_readiness, party, peer)
     operator = None
     if operators is not None:

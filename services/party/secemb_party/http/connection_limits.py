@@ -10,10 +10,12 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from secemb_party.http.answer_transport import AnswerTransport
 from secemb_party.logs import get_logger
 
 _SPARE_FILES = 1280  # for the three other listeners, the ledger, the model and the connections to the other server
 _FEWEST = 16
+WHOLE = "secemb.whole"  # key in the state of a request whose body has arrived completely
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +66,7 @@ def connection_class(limits: ConnectionLimits) -> type[HttpToolsProtocol]:
             return len(self.connections) + handshakes < limits.connections
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
+            super().connection_made(AnswerTransport(transport, self.loop))
             if len(self.connections) > limits.connections:
                 transport.abort()
             else:
@@ -103,6 +105,7 @@ def connection_class(limits: ConnectionLimits) -> type[HttpToolsProtocol]:
             if self._deadline is not None:
                 self._stop_waiting()
             self._around_bodies = 0
+            self.scope["state"][WHOLE] = True
             super().on_message_complete()
 
         def on_response_complete(self) -> None:

@@ -9,12 +9,15 @@ from typing import Self
 from starlette.requests import Request
 
 from secemb_party.errors import BusyError, SlowBodyError
+from secemb_party.http.connection_limits import WHOLE
 from secemb_party.http.requests import BINARY, require_media_type
+from secemb_party.http.security import read_header
 from secemb_party.room import Memory
 from secemb_party.settings import Devices
 from secemb_shared.errors import LengthError
 
 LARGEST_SMALL_BODY = 4096  # bytes; a join request has about 50
+_CLOSED = "the connection closed before the body was complete"
 
 Arrived = Callable[[int], None]
 Read = Callable[[Request, int], Awaitable[bytes]]
@@ -62,8 +65,8 @@ class Bodies:
 async def read_exactly(request: Request, length: int, patience: Patience, arrived: Arrived | None = None) -> bytes:
     """Return a body of `length` bytes; refuse a different Content-Length before reading a byte."""
     require_media_type(request, BINARY)
-    announced = request.headers.get("content-length")
-    if announced is not None and announced != str(length):
+    announced = read_header(request, b"content-length", str(length))
+    if announced != str(length):
         raise LengthError(f"expected exactly {length} bytes, but Content-Length differs")
     body = await _collect(request, length, patience, arrived)
     if len(body) != length:
@@ -73,7 +76,7 @@ async def read_exactly(request: Request, length: int, patience: Patience, arrive
 
 async def read_small(request: Request, patience: Patience, *, most: int = LARGEST_SMALL_BODY) -> bytes:
     """Return a short body; refuse one that is too long or too slow, without reading the rest."""
-    announced = request.headers.get("content-length", "0")
+    announced = read_header(request, b"content-length", "0")
     if not announced.isdecimal() or int(announced) > most:
         raise LengthError(f"the body must be at most {most} bytes")
     body = await _collect(request, most, patience)
@@ -84,13 +87,15 @@ async def read_small(request: Request, patience: Patience, *, most: int = LARGES
 
 async def _collect(request: Request, most: int, patience: Patience, arrived: Arrived | None = None) -> bytes:
     """Return the body, or only its beginning if it is too long."""
+    if request.scope.get("state", {}).get(WHOLE):  # nothing to wait for: a timer would cost more than the reading
+        return await _arrived_body(request, arrived)
     start, pieces, length, more = asyncio.get_running_loop().time(), [], 0, True
     try:
         async with asyncio.timeout_at(patience.until(start, 0)) as limit:
             while more and length <= most:
                 message = await request.receive()
                 if message["type"] == "http.disconnect":
-                    raise SlowBodyError("the connection closed before the body was complete")
+                    raise SlowBodyError(_CLOSED)
                 more = message.get("more_body", False)
                 if piece := message.get("body", b""):
                     pieces.append(piece)
@@ -102,3 +107,14 @@ async def _collect(request: Request, most: int, patience: Patience, arrived: Arr
     except TimeoutError:
         raise SlowBodyError(f"the body arrived too slowly: only {length} bytes received in time") from None
     return b"".join(pieces)
+
+
+async def _arrived_body(request: Request, arrived: Arrived | None) -> bytes:
+    """Return a body that the server has received as a whole."""
+    message = await request.receive()
+    if message["type"] == "http.disconnect":
+        raise SlowBodyError(_CLOSED)
+    body: bytes = message.get("body", b"")
+    if arrived is not None:
+        arrived(len(body))
+    return body

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from secemb_party.errors import MediaTypeError, RequestInvalidError
-from secemb_party.http.security import TICKET
+from secemb_party.http.security import TICKET, read_header
 from secemb_party.tickets import Claim
 from secemb_shared.errors import MacError
 from secemb_shared.holds import MARK_BYTES
@@ -24,6 +24,7 @@ MAC_HEADER = "secemb-proof"
 
 _DIGITS = re.compile(r"[0-9]{1,16}")
 _MAC_DIGITS = re.compile(rf"[0-9a-f]{{{2 * MARK_BYTES}}}")
+_TICKET_HEADER = TICKET.model.name.encode()
 _LONGEST_TICKET = 128
 
 Message = TypeVar("Message", bound=BaseModel)
@@ -81,7 +82,7 @@ Reason = Annotated[str, Field(max_length=500), AfterValidator(_one_line)]
 
 def read_claim(request: Request, round_: str, session: str) -> Claim:
     """Return the session that a request is about, and the ticket in its header."""
-    ticket = request.headers.get(TICKET.model.name, "")
+    ticket = read_header(request, _TICKET_HEADER)
     if not 0 < len(ticket) <= _LONGEST_TICKET:
         raise RequestInvalidError("the ticket is missing or too long; send the one that join returned")
     return Claim(bytes.fromhex(round_), bytes.fromhex(session), ticket)
@@ -89,7 +90,7 @@ def read_claim(request: Request, round_: str, session: str) -> Claim:
 
 def read_mac(request: Request) -> bytes:
     """Return the upload MAC in a request's header."""
-    digits = request.headers.get(MAC_HEADER, "")
+    digits = read_header(request, MAC_HEADER.encode())
     if not _MAC_DIGITS.fullmatch(digits):
         raise MacError(f"send the MAC of this upload in the {MAC_HEADER} header; see docs/reference/protocol.md")
     return bytes.fromhex(digits)
@@ -97,9 +98,9 @@ def read_mac(request: Request) -> bytes:
 
 def require_media_type(request: Request, wanted: str) -> None:
     """Refuse a body that has the wrong media type or is compressed."""
-    if request.headers.get("content-type", "").split(";")[0].strip().lower() != wanted:
+    if read_header(request, b"content-type").split(";")[0].strip().lower() != wanted:
         raise MediaTypeError(f"send the body as {wanted}")
-    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+    if read_header(request, b"content-encoding", "identity").strip().lower() != "identity":
         raise MediaTypeError("send the body uncompressed, without Content-Encoding")
 
 
