@@ -3,11 +3,14 @@
 import asyncio
 import os
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
 from tests.integration.databases import NOW, TASK
 
@@ -17,11 +20,11 @@ from secemb_party.ledger.schema import METADATA
 
 pytestmark = pytest.mark.asyncio
 
-NEWEST = max(path.name[1:5] for path in schema.MIGRATIONS[0].glob("v*.py"))
+NEWEST = schema.head()
 LATER = f"""
 import sqlalchemy as sa
 
-revision = "later"
+revision = "9999"
 down_revision = "{NEWEST}"
 
 
@@ -34,7 +37,7 @@ BROKEN = LATER + '    op.execute("no statement at all")\n'
 def later_version(patch: pytest.MonkeyPatch, folder: Path, source: str = LATER) -> None:
     """Make this the code of a later version, which knows one migration more."""
     folder.mkdir(exist_ok=True)
-    (folder / "later_colour.py").write_text(source, encoding="utf-8")
+    (folder / "v9999_colour.py").write_text(source, encoding="utf-8")
     patch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, folder])
 
 
@@ -67,6 +70,24 @@ async def test_the_migrations_make_the_tables_that_the_code_works_with(ledger: L
     assert await ledger._database.read(differences) == []
 
 
+async def test_the_numbers_of_the_files_are_the_revisions_in_their_order() -> None:
+    place = str(schema.MIGRATIONS[0])
+    found = [script.revision for script in ScriptDirectory(place, version_locations=[place]).walk_revisions()]
+    assert found[0] == NEWEST
+    assert found == sorted((path.name[1:5] for path in schema.MIGRATIONS[0].glob("v*.py")), reverse=True)
+
+
+async def test_a_server_that_has_its_tables_starts_without_alembic(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    await (await Ledger.open(url, migrate=True)).close()
+    script = (
+        "import asyncio, sys; from secemb_party.ledger import Ledger\n"
+        f"async def main(): await (await Ledger.open({url!r}, migrate=True)).close()\n"
+        "asyncio.run(main()); assert 'alembic' not in sys.modules"
+    )
+    await asyncio.to_thread(subprocess.run, [sys.executable, "-c", script], check=True)
+
+
 async def test_the_document_names_every_table_column_and_state() -> None:
     document = (Path(__file__).parents[2] / "docs" / "reference" / "data-model.md").read_text(encoding="utf-8")
     for table in METADATA.tables.values():
@@ -82,7 +103,7 @@ async def test_a_database_of_an_earlier_version_is_upgraded_only_when_asked_for(
     async with await Ledger.open(place, migrate=True) as ledger:
         await ledger.add_task(TASK, b"s", NOW)
     later_version(monkeypatch, tmp_path / "later")
-    with pytest.raises(SchemaOlderError, match=f"has schema {NEWEST}, but this version needs later.*ledger upgrade`"):
+    with pytest.raises(SchemaOlderError, match=f"has schema {NEWEST}, but this version needs 9999.*ledger upgrade`"):
         await Ledger.open(place, migrate=False)
     async with await Ledger.open(place, migrate=True) as ledger:
         assert "colour" in await columns_of_tasks(ledger)
@@ -96,7 +117,7 @@ async def test_a_database_of_a_later_version_is_refused_and_left_as_it_is(
     with monkeypatch.context() as later:
         later_version(later, tmp_path / "later")
         await (await Ledger.open(place, migrate=True)).close()
-    with pytest.raises(SchemaNewerError, match=rf"schema later; this version has {NEWEST}\).*install that version"):
+    with pytest.raises(SchemaNewerError, match=rf"schema 9999; this version has {NEWEST}\).*install that version"):
         await Ledger.open(place, migrate=migrate)
     later_version(monkeypatch, tmp_path / "later")
     async with await Ledger.open(place, migrate=False) as ledger:

@@ -7,6 +7,7 @@ from hashlib import sha256
 import pytest
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 from tests.integration.databases import NOW, name
 
@@ -185,7 +186,9 @@ async def test_tokens_of_an_earlier_version_stay_the_devices_that_they_were(plac
 
 def _make_second_version(tx: Connection) -> None:
     """Make the tables as they were before devices had several tokens, with two tokens."""
-    context, scripts = MigrationContext.configure(tx, opts={"version_table": schema.VERSION_TABLE}), schema._scripts()
+    context = MigrationContext.configure(tx, opts={"version_table": schema.VERSION_TABLE})
+    place = str(schema.MIGRATIONS[0])
+    scripts = ScriptDirectory(place, version_locations=[place])
     for script in reversed(list(scripts.iterate_revisions("0002", "base"))):
         script.module.upgrade(Operations(context))
     context.stamp(scripts, "0002")

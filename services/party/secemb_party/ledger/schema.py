@@ -2,9 +2,6 @@
 
 from pathlib import Path
 
-from alembic.migration import MigrationContext
-from alembic.operations import Operations
-from alembic.script import ScriptDirectory
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -21,7 +18,10 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    column,
     inspect,
+    select,
+    table,
 )
 
 from secemb_party.errors import (
@@ -264,47 +264,62 @@ _FIX = "run `secemb serve --migrate` or `secemb ledger upgrade`"
 def check(tx: Connection) -> None:
     """Raise unless the tables are exactly those of this version."""
     take_turn(tx, Turn.MIGRATION)  # wait for the end of another process's upgrade
-    _check(tx, _scripts())
+    _check(tx)
 
 
 def upgrade(tx: Connection) -> None:
     """Upgrade the tables to this version, all or nothing; raise if this is not possible."""
     take_turn(tx, Turn.MIGRATION)
-    scripts = _scripts()
     try:
-        _check(tx, scripts)
+        _check(tx)
     except (SchemaMissingError, SchemaOlderError):
-        context = _context(tx)
-        for script in reversed(list(scripts.iterate_revisions("head", context.get_current_revision() or "base"))):
-            script.module.upgrade(Operations(context))
-        context.stamp(scripts, "head")
+        _run_scripts(tx)
 
 
-def head() -> str | None:
+def head() -> str:
     """Return the name of this version's schema."""
-    return _scripts().get_current_head()
+    return _revisions()[-1]
 
 
-def _check(tx: Connection, scripts: ScriptDirectory) -> None:
-    found, head = _context(tx).get_current_revision(), scripts.get_current_head()
+def _check(tx: Connection) -> None:
+    found = _found(tx)
     if found is None:
         if set(inspect(tx).get_table_names()) & set(METADATA.tables):
             raise SchemaForeignError(
                 "the database contains tables of another program; give the ledger its own database"
             )
         raise SchemaMissingError(f"the ledger's database is empty: {_FIX}")
-    if found not in {script.revision for script in scripts.walk_revisions()}:
+    if found not in _revisions():
         raise SchemaNewerError(
-            f"the ledger was written by a later version (schema {found}; this version has {head}) and cannot be"
+            f"the ledger was written by a later version (schema {found}; this version has {head()}) and cannot be"
             " downgraded; install that version or restore a backup"
         )
-    if found != head:
-        raise SchemaOlderError(f"the ledger has schema {found}, but this version needs {head}; back it up, then {_FIX}")
+    if found != head():
+        raise SchemaOlderError(
+            f"the ledger has schema {found}, but this version needs {head()}; back it up, then {_FIX}"
+        )
 
 
-def _context(tx: Connection) -> MigrationContext:
-    return MigrationContext.configure(tx, opts={"version_table": VERSION_TABLE})
+def _found(tx: Connection) -> str | None:
+    """Return the name of the database's schema, as Alembic has stored it."""
+    if not inspect(tx).has_table(VERSION_TABLE):
+        return None
+    return tx.scalar(select(column("version_num", String)).select_from(table(VERSION_TABLE)))
 
 
-def _scripts() -> ScriptDirectory:
-    return ScriptDirectory(str(MIGRATIONS[0]), version_locations=[str(folder) for folder in MIGRATIONS])
+def _revisions() -> list[str]:
+    """Return the names of all schemas in order: the number in each migration's file name."""
+    return sorted(path.name[1:5] for folder in MIGRATIONS for path in folder.glob("v[0-9]*.py"))
+
+
+def _run_scripts(tx: Connection) -> None:
+    # Imported here, because only upgrades need it, and a ledger is opened at every start.
+    from alembic.migration import MigrationContext
+    from alembic.operations import Operations
+    from alembic.script import ScriptDirectory
+
+    context = MigrationContext.configure(tx, opts={"version_table": VERSION_TABLE})
+    scripts = ScriptDirectory(str(MIGRATIONS[0]), version_locations=[str(folder) for folder in MIGRATIONS])
+    for script in reversed(list(scripts.iterate_revisions("head", context.get_current_revision() or "base"))):
+        script.module.upgrade(Operations(context))
+    context.stamp(scripts, "head")
