@@ -265,7 +265,8 @@ class Phone:
 
 def a_phone(pair: Pair, number: int, **fields: Any) -> Phone:
     """Return device number so-and-so with two ratings, one of which everybody has."""
-    phone = Phone(pair, pair.folder / f"phone{number}", Marking(2**number), **fields)
+    folder = fields.pop("folder", pair.folder / f"phone{number}")
+    phone = Phone(pair, folder, Marking(2**number), **fields)
     phone.log({0: 4.0, 1 + number: 2.0})
     return phone
 

@@ -4,8 +4,9 @@ device comes back. Devices with a fault planted in them are found out."""
 import asyncio
 import itertools
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -100,33 +101,54 @@ class TookPart:
         return rows, dense
 
 
-async def live_through(history: History, way: str = DIRECT) -> bool:
-    """Return whether an app was killed."""
-    async with a_pair(open_enrolment=False, **({} if way == DIRECT else RELAYED)) as pair:
-        seen, fate = Seen(), Fate(history)
-        phones = [await enrol(pair, number, seen) for number in range(PHONES)]
-        if way == MIXED:
+@dataclass
+class Life:
+    """A pair of servers and everything that devices have sent to it."""
+
+    pair: Pair
+    way: str
+    seen: Seen = field(default_factory=Seen)
+    devices: int = 0
+
+    async def live_through(self, history: History) -> bool:
+        """Let two new devices take part in a round; return whether an app was killed."""
+        fate = Fate(history)
+        phones = [await self.enrol(number) for number in range(PHONES)]
+        if self.way == MIXED:
             phones[0].options = {"transport": DIRECT}
         for phone in phones:
             phone.fault, phone.dies = fate.fault, fate.dies
-        await pair.step()
+        await self.pair.step()
         for turn in history["turns"]:
-            await take(turn, pair, phones)
-            seen.check()
+            await take(turn, self.pair, phones)
+            self.seen.check()
         for phone in phones:
             phone.fault, phone.dies = fine, never
         for outcome in await until_contributed(phones):
             assert outcome.trouble is None
-        await pair.finish()
-        check(pair, phones, seen)
-        await check_servers(pair, phones, seen)
+        await self.pair.finish()
+        check(phones, self.seen)
         return any(phone.deaths for phone in phones)
 
+    async def enrol(self, number: int) -> Phone:
+        self.devices += 1
+        name = f"{self.devices}"
+        return await enrol(
+            self.pair, number, self.seen, token=f"token {name}", folder=self.pair.folder / f"home {name}"
+        )
 
-async def enrol(pair: Pair, number: int, seen: Seen) -> Phone:
-    token = f"token {number}"
+
+async def enrol(pair: Pair, number: int, seen: Seen, *, token: str | None = None, **fields: Any) -> Phone:
+    token = token or f"token {number}"
     await pair.enrol(token)
-    return a_phone(pair, number, seen=seen, token=token)
+    return a_phone(pair, number, seen=seen, token=token, **fields)
+
+
+@asynccontextmanager
+async def a_life(way: str, **options: Any) -> AsyncIterator[Life]:
+    relayed = {} if way == DIRECT else RELAYED
+    async with a_pair(open_enrolment=False, **relayed, **options) as pair:
+        yield Life(pair, way)
 
 
 async def take(turn: str, pair: Pair, phones: list[Phone]) -> None:
@@ -142,7 +164,7 @@ async def take(turn: str, pair: Pair, phones: list[Phone]) -> None:
             await phones[int(number)].contribute()
 
 
-def check(pair: Pair, phones: list[Phone], seen: Seen) -> None:
+def check(phones: list[Phone], seen: Seen) -> None:
     """No path twice; a receipt for every session that sent something; the private part moved once for each that ended
     well."""
     seen.check()
@@ -157,12 +179,13 @@ def check(pair: Pair, phones: list[Phone], seen: Seen) -> None:
         assert len({one.round for one in receipts}) == len(receipts), "a round left two receipts"
 
 
-async def check_servers(pair: Pair, phones: list[Phone], seen: Seen) -> None:
-    devices = [
-        TookPart(pair, bytes.fromhex(name), bytes.fromhex(next(iter(rounds))), seen, items_of(seen, name))
-        for name, rounds in seen.rounds.items()
+def devices_in(life: Life) -> list[Any]:
+    return [
+        TookPart(
+            life.pair, bytes.fromhex(name), bytes.fromhex(next(iter(rounds))), life.seen, items_of(life.seen, name)
+        )
+        for name, rounds in life.seen.rounds.items()
     ]
-    await Invariants(pair, devices).check_end()  # type: ignore[arg-type]
 
 
 def items_of(seen: Seen, name: str) -> tuple[int, int]:
@@ -179,17 +202,31 @@ def test_no_path_is_used_twice_and_the_device_comes_back(way: str) -> None:
     @settings(max_examples=EXAMPLES, suppress_health_check=CHECKS)
     @given(HISTORIES)
     def histories(history: History) -> None:
-        asyncio.run(live_through(history, way))
+        asyncio.run(live_once(history, way))
 
     histories()
 
 
-def die_at_every_moment(way: str = DIRECT, *, first: int = 0) -> None:
-    """Kill an app once at each moment of a round, in order, until it lives through all of them."""
-    for moment in itertools.count(first):
-        if not asyncio.run(live_through(killed_at(moment), way)):
-            assert moment >= MOMENTS
-            return
+async def live_once(history: History, way: str) -> None:
+    async with a_life(way) as life:
+        await life.live_through(history)
+        await Invariants(life.pair, devices_in(life)).check_end()
+
+
+async def die_at_every_moment(way: str = DIRECT, *, first: int = 0) -> None:
+    """Kill an app once at each moment of its first round, in order, until it lives through all of them.
+
+    Each time two other devices are in another round of the same servers.
+    """
+    async with a_life(way) as life:
+        servers = Invariants(life.pair)
+        for moment in itertools.count(first):
+            killed = await life.live_through(killed_at(moment))
+            servers.devices = devices_in(life)
+            await servers.check_end()
+            if not killed:
+                assert moment >= MOMENTS
+                return
 
 
 def killed_at(moment: int) -> History:
@@ -198,44 +235,54 @@ def killed_at(moment: int) -> History:
 
 @pytest.mark.parametrize("way", [DIRECT, RELAYING])
 def test_an_app_that_is_killed_at_any_moment_comes_back(way: str) -> None:
-    die_at_every_moment(way)
+    asyncio.run(die_at_every_moment(way))
 
 
 @pytest.mark.parametrize("way", [DIRECT, RELAYING])
 @pytest.mark.parametrize("kind", [SURVEY, EVALUATE])
 def test_an_app_that_is_killed_in_a_secure_sum_comes_back_and_counts_once(kind: str, way: str) -> None:
-    for moment in itertools.count(start=kind == EVALUATE, step=2):
-        if not asyncio.run(live_through_a_sum(kind, killed_at(moment), way)):
-            assert moment >= MOMENTS
-            return
+    asyncio.run(die_in_sums(kind, way))
 
 
-async def live_through_a_sum(kind: str, history: History, way: str) -> bool:
+async def die_in_sums(kind: str, way: str) -> None:
+    """Kill an app at every other moment of its first round, each time of another device in another round."""
+    async with a_life(way, choose_kind=lambda _: kind) as life:
+        for moment in itertools.count(start=kind == EVALUATE, step=2):
+            if not await live_through_a_sum(life, kind, killed_at(moment)):
+                assert moment >= MOMENTS
+                return
+
+
+async def live_through_a_sum(life: Life, kind: str, history: History) -> bool:
     """Return whether an app was killed."""
-    task = {} if way == DIRECT else RELAYED
-    async with a_pair(open_enrolment=False, choose_kind=lambda _: kind, **task) as pair:
-        seen, fate = Seen(), Fate(history)
-        phones = [await enrol(pair, number, seen) for number in range(PHONES)]
-        phones[0].dies = fate.dies
-        for phone in phones:
-            phone.options = {"hold_out": 0.999999}
-        await pair.step()
-        await phones[0].contribute()
-        phones[0].dies = never
-        await until_contributed(phones)
-        await pair.finish()
-        seen.check()
-        events = await pair.parties[0].ledger.events(limit=100)
-        results = [event.data for event in events if event.kind == "result"]
-        assert results
-        for found in results:  # a session that counted twice, or a share without its other half, would show here
-            if kind == SURVEY:
-                assert found["mean_items"] == 2.0
-            else:  # of its ratings, 2 and 4, a device holds out one; the model says 0
-                assert found["predictions"] in range(1, PHONES + 1)
-                assert round(found["mae"] * found["predictions"], 6) % 2 == 0
-                assert 2.0 <= found["mae"] <= 4.0
-        return bool(phones[0].deaths)
+    before = len(await results_in(life))
+    phones = [await life.enrol(number) for number in range(PHONES)]
+    phones[0].dies = Fate(history).dies
+    for phone in phones:
+        phone.options = {"hold_out": 0.999999}
+    await life.pair.step()
+    await phones[0].contribute()
+    phones[0].dies = never
+    await until_contributed(phones)
+    await life.pair.finish()
+    life.seen.check()
+    results = await results_in(life)
+    assert len(results) > before
+    rounds = await life.pair.parties[0].ledger.rounds(life.pair.task.task_id, limit=1000)
+    sessions = {one.number: len(one.sealed_sessions or ()) for one in rounds}
+    for found in results:  # a session that counted twice, or a share without its other half, would show here
+        if kind == SURVEY:
+            assert found["mean_items"] == 2.0
+        else:  # of its ratings, 2 and 4, a device holds out one; the model says 0
+            assert found["predictions"] == sessions[found["round"]]
+            assert round(found["mae"] * found["predictions"], 6) % 2 == 0
+            assert 2.0 <= found["mae"] <= 4.0
+    return bool(phones[0].deaths)
+
+
+async def results_in(life: Life) -> list[Any]:
+    events = await life.pair.parties[0].ledger.events(limit=1000)
+    return [event.data for event in events if event.kind == "result"]
 
 
 # Planted faults.
@@ -314,4 +361,4 @@ PLANTED: list[tuple[Callable[[Patch], None], str]] = [
 def test_a_planted_fault_is_found_out(plant: Callable[[Patch], None], message: str, monkeypatch: Patch) -> None:
     plant(monkeypatch)
     with pytest.raises(AssertionError, match=message):
-        die_at_every_moment(first=10)  # before its keys are sent none of them shows
+        asyncio.run(die_at_every_moment(first=10))  # before its keys are sent none of them shows

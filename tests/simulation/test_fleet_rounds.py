@@ -31,8 +31,9 @@ from secemb_server0.conductor import Abort, Decision, Facts, Finished, Idle, Wai
 pytestmark = pytest.mark.asyncio
 
 DEVICES = 20
-ROUNDS = 30
-DISTURBED = 30 if os.environ.get("SOAK_TESTS") else 12  # rounds with devices that drop out
+SOAK = bool(os.environ.get("SOAK_TESTS"))
+ROUNDS = 30 if SOAK else 12  # of these, not one may be lost
+DISTURBED = 30 if SOAK else 12  # rounds with devices that drop out
 GUIDE: dict[str, Any] = {
     "cohort": 100,
     "min_cohort": 20,
