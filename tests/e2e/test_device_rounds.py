@@ -11,7 +11,8 @@ from tests.e2e.servers import Servers, set_up
 
 from secemb_sdk import Contributed, Device, NotNow, Policy
 from secemb_sdk.models import Floats, Gradients, MatrixFactorisation, PrivateState, Ratings, fit_bound, learn
-from secemb_server0.optimiser import Gradient, Optimiser
+from secemb_server0.gradient import Gradient
+from secemb_server0.optimiser import Optimiser
 from secemb_server0.reconstruct import make_optimiser
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.canonical import decimal

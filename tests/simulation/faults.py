@@ -26,6 +26,7 @@ class Line:
     """What happens to the next calls from server 0 to server 1."""
 
     lose_requests: int = 0
+    let_pass: int = 0  # calls that succeed before responses are lost
     lose_responses: int = 0
     hold_requests: int = 0  # lost for the sender, and delivered later all the same
     held: deque[httpx.Request] = field(default_factory=deque)
@@ -135,7 +136,9 @@ class FaultyLine(httpx.AsyncBaseTransport):
             line.held.append(request)
             raise LostError("request held up")
         response = await self._deliver(request)
-        if line.lose_responses:
+        if line.let_pass:
+            line.let_pass -= 1
+        elif line.lose_responses:
             line.lose_responses -= 1
             raise LostError("response lost")
         if request.url.path == "/peer/v1/relay" and line.tamper_reply is not None:

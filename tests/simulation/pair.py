@@ -146,7 +146,7 @@ class Pair:
         )
         self.server0: Server0 = create_server0(
             party,
-            HttpPeer(client, party.metrics, party.peer_clock),
+            HttpPeer(client, party.metrics, party.peer_clock, scratch=party.scratch),
             TICKET_KEY,
             open_enrolment=self.open_enrolment,
             patience=self.patience,

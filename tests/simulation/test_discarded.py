@@ -9,6 +9,7 @@ from tests.simulation.round_states import last, results, step_to
 
 from secemb_party.errors import PeerRefusedError
 from secemb_party.ledger import RoundState
+from secemb_party.storage.publication import publication
 from secemb_sdk.round.upload import survey
 from secemb_server0.conductor import Finished, Open
 from secemb_server0.plausibility import PartSize
@@ -134,7 +135,9 @@ async def test_server_1_discards_only_a_round_that_it_has_added_up() -> None:
         with pytest.raises(PeerRefusedError, match="no sum to discard"):
             await peer.discard(record.round_id, "another reason")
         with pytest.raises(PeerRefusedError, match="no sum to publish"):
-            await peer.publish(record.round_id, pair.parties[0].models.load(0))
+            await peer.publish(
+                record.round_id, publication(pair.parties[0].models.load(0), None, pair.parties[0].scratch)
+            )
         await a_round(pair, 1, wild=False)
         with pytest.raises(PeerRefusedError, match="no sum to discard"):
             await peer.discard((await last(pair, 0)).round_id, "too good")

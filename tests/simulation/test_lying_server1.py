@@ -9,7 +9,7 @@ from tests.simulation.round_states import last
 
 from secemb_party.errors import PeerRefusedError
 from secemb_party.ledger import RoundState
-from secemb_party.storage import Blob, MemoryBlob
+from secemb_party.storage import Blob, MemoryBlob, read_all
 from secemb_server0.peer import HttpPeer
 
 pytestmark = pytest.mark.asyncio
@@ -59,8 +59,8 @@ async def test_a_list_that_is_none_is_not_sealed(change: str, monkeypatch: pytes
 async def test_a_share_of_another_length_is_refused(spoil: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = HttpPeer.share
 
-    async def share(self: HttpPeer, *given: Any) -> bytes:
-        return bytes(spoil(await honest(self, *given)))
+    async def share(self: HttpPeer, *given: Any) -> Blob:
+        return MemoryBlob(spoil(read_all(await honest(self, *given))))
 
     async with a_pair() as pair:
         await ready_to_seal(pair)
@@ -75,17 +75,18 @@ async def test_a_sum_that_is_no_gradient_is_discarded_and_the_task_goes_on() -> 
     """In a ring of 64 bits without a fraction a hostile share can make a sum whose norm nobody can compute with."""
     async with a_pair(ring_bits=64, bound=2**40, items=64, row_width=64) as pair:
         await ready_to_seal(pair)
-        honest = pair.parties[1].share
+        shares = pair.parties[1]._shares
+        honest = shares.save
 
-        async def hostile(round_id: bytes) -> Blob:
-            return MemoryBlob(b"\xff\xff\xff\xff\xff\xff\xff\x7f" * ((await honest(round_id)).size // 8))
+        def hostile(round_id: bytes, listed: bytes, data: bytes | memoryview) -> bytes | None:
+            return honest(round_id, listed, b"\xff\xff\xff\xff\xff\xff\xff\x7f" * (len(data) // 8))
 
-        pair.parties[1].share = hostile  # type: ignore[method-assign]
+        shares.save = hostile  # type: ignore[method-assign,assignment]
         await pair.finish()
         for role in (0, 1):
             assert (await last(pair, role)).state is RoundState.DISCARDED
             assert pair.parties[role].models.versions() == [0]
-        del pair.parties[1].share
+        del shares.save
         for number in range(3, 6):
             await pair.step()
             await a_device(pair, number).take_part()

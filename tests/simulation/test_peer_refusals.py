@@ -13,6 +13,7 @@ from tests.simulation.test_refusals import assert_problem
 from secemb_party.ledger import RoundRecord, RoundState
 from secemb_party.peer_messages import Announcement, ListDigest, Offer, PeerMessage, Published, SessionList, list_digest
 from secemb_party.storage import Model
+from secemb_party.storage.transit import PIECE_DIGEST
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
@@ -222,7 +223,7 @@ async def test_publishing_again_is_answered_as_the_first_time_whatever_came_sinc
 
         async def noted(request: httpx.Request) -> httpx.Response:
             answer = await deliver(request)
-            if request.url.path.endswith("/publish"):
+            if request.url.path.endswith("/publish") and answer.json()["digest"] is not None:
                 calls.append(request)
                 answers.append(answer.content)
             return answer
@@ -265,22 +266,21 @@ async def test_a_round_that_is_announced_with_another_key_for_its_checks_ends() 
 
 
 async def publish(pair: Pair, path: str, model: Model, **changes: object) -> httpx.Response:
-    body = model.encode()
-    facts = Published(
-        **{  # type: ignore[arg-type]
-            "version": model.version,
-            "digest_hex": model.digest.hex(),
-            "body_digest_hex": hashlib.sha256(body).hexdigest(),
-        }
-        | changes
-    )
+    return await publish_bytes(pair, path, model.version, model.digest, model.encode(), **changes)
+
+
+async def publish_bytes(
+    pair: Pair, path: str, version: int, digest: bytes, body: bytes, **changes: object
+) -> httpx.Response:
+    facts = {"version": version, "digest_hex": digest.hex(), "size": len(body), "changes": False} | changes
     headers = {
         "authorization": f"Bearer {PEER_TOKEN}",
         "content-type": "application/octet-stream",
-        "secemb-published": facts.model_dump_json(),
+        PIECE_DIGEST: hashlib.sha256(body).hexdigest(),
     }
-    request = httpx.Request("POST", f"https://server1/peer/v1/{path}/publish", content=body, headers=headers)
-    return await pair.deliver(request)
+    url = f"https://server1/peer/v1/models/{facts['digest_hex']}/0"
+    await pair.deliver(httpx.Request("PUT", url, content=body, headers=headers))
+    return await call(pair, f"{path}/publish", Published.model_validate(facts))
 
 
 async def test_only_the_next_version_with_its_own_digest_is_published() -> None:
@@ -293,10 +293,10 @@ async def test_only_the_next_version_with_its_own_digest_is_published() -> None:
         assert_problem(await publish(pair, path, replace(model, version=2)), *REFUSED)
         assert_problem(await publish(pair, path, model), *REFUSED)
         assert_problem(await publish(pair, path, following, digest_hex="00" * 32), *REFUSED)
-        assert_problem(await publish(pair, path, following, body_digest_hex="00" * 32), *REFUSED)
+        assert_problem(await publish(pair, path, following, size=4), *REFUSED)
         assert pair.parties[1].models.versions() == [0]
         answer = await publish(pair, path, following)
-        assert answer.json() == {"digest": following.digest.hex()}
+        assert answer.json() == {"received": len(following.encode()), "digest": following.digest.hex()}
         assert pair.parties[1].models.versions() == [0, 1]
 
 
@@ -305,14 +305,8 @@ async def test_a_model_with_a_number_that_is_none_is_not_published() -> None:
         path, names = await sealed(pair)
         await call(pair, f"{path}/share", digest_of(names))
         body = b"\x00\x00\xc0\x7f" + pair.parties[1].models.load(0).encode()[4:]
-        facts = Published(version=1, digest_hex="00" * 32, body_digest_hex=hashlib.sha256(body).hexdigest())
-        headers = {
-            "authorization": f"Bearer {PEER_TOKEN}",
-            "content-type": "application/octet-stream",
-            "secemb-published": facts.model_dump_json(),
-        }
-        request = httpx.Request("POST", f"https://server1/peer/v1/{path}/publish", content=body, headers=headers)
-        assert_problem(await pair.deliver(request), 400, "weights-invalid")
+        answer = await publish_bytes(pair, path, 1, bytes(32), body)
+        assert_problem(answer, 400, "weights-invalid")
         assert pair.parties[1].models.versions() == [0]
 
 

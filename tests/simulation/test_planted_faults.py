@@ -15,7 +15,7 @@ from secemb_party.evaluation import Evaluation, KeysMessage, SessionBodies
 from secemb_party.ledger import Ledger, Stored
 from secemb_party.peer_messages import Digests
 from secemb_party.service import Party
-from secemb_party.storage import Model
+from secemb_party.storage.publication import Publication
 from secemb_server0.peer import HttpPeer
 from secemb_server1.responder import Responder
 
@@ -71,9 +71,9 @@ def acknowledge_without_storing(patch: Patch) -> None:
 def publish_on_one_side(patch: Patch) -> None:
     """Server 0 does not wait for server 1 before it shows a version."""
 
-    async def publish(self: HttpPeer, round_id: bytes, model: Model | None) -> bytes:
-        assert model is not None
-        return model.digest
+    async def publish(self: HttpPeer, round_id: bytes, result: Publication | None) -> bytes:
+        assert result is not None
+        return result.model.digest
 
     patch.setattr(HttpPeer, "publish", publish)
 

@@ -193,7 +193,7 @@ async def test_rounds_long_past_are_closed_and_not_broken() -> None:
                 await a_device(pair, power, name=bytes([number, power]) * 8).take_part()
             await pair.finish()
         with pytest.raises(PeerRefusedError, match="410"):
-            await pair.server0.leader._peer.share(past.round_id, past.list_digest or b"")
+            await pair.server0.leader._peer.share(past.round_id, past.list_digest or b"", 1)
         devices[0].ticket = issue_ticket(TICKET_KEY, past.round_id, devices[0].name, 2**40)  # its own has expired
         for role in (0, 1):
             for what in (KEYS, UPDATE):

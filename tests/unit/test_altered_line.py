@@ -20,7 +20,7 @@ from secemb_server0.relay import Relay
 pytestmark = pytest.mark.asyncio
 
 CALLS: dict[str, Callable[[httpx.AsyncClient], "asyncio.Future[object]"]] = {
-    "the leader": lambda client: asyncio.ensure_future(HttpPeer(client).standing()),
+    "the leader": lambda client: asyncio.ensure_future(HttpPeer(client, scratch=Path("unused")).standing()),
     "the relay key": lambda client: asyncio.ensure_future(HttpRelayLine(client).relay_key()),
     "the relay": lambda client: asyncio.ensure_future(Relay(HttpRelayLine(client), limits=QUICK).pass_on(frame(1), 16)),
 }

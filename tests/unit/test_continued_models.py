@@ -9,8 +9,9 @@ from tests.unit.sessions import make_task
 from secemb_party.errors import StateError, WeightsError
 from secemb_party.storage import Model, OptimiserState, first_model
 from secemb_party.storage.first_version import continued_model
+from secemb_server0.gradient import Gradient
 from secemb_server0.inherited_state import inherit_state
-from secemb_server0.optimiser import INHERITED, Gradient
+from secemb_server0.optimiser import INHERITED
 from secemb_server0.reconstruct import make_optimiser
 from secemb_shared.row_map import RowMap
 

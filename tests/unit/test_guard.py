@@ -13,8 +13,9 @@ from hypothesis.extra import numpy as arrays
 from secemb_party.errors import OptimiserError, StateError
 from secemb_party.storage import Model, OptimiserState, Shape, initial_model
 from secemb_server0.descent import OPTIMISERS, Adam
+from secemb_server0.gradient import Gradient
 from secemb_server0.guard import BETA, Guard, row_lengths, whole_length
-from secemb_server0.optimiser import Gradient, Rates
+from secemb_server0.optimiser import Rates
 
 TASK = bytes(range(32))
 SHAPE = Shape(items=200, width=5, dense=7)
@@ -84,7 +85,7 @@ def test_what_is_usual_passes_bit_for_bit(kind: str) -> None:
 
 
 def spoil(gradient: Gradient, rows: slice, size: float) -> Gradient:
-    spoiled = gradient.rows.copy()
+    spoiled = gradient.rows[:].copy()
     spoiled[rows] = size
     return Gradient(rows=spoiled, dense=gradient.dense)
 

@@ -45,7 +45,7 @@ async def line_to(url: str, ca: Path) -> AsyncIterator[HttpPeer]:
     context = ssl.create_default_context(cafile=str(ca))
     transport = PeerTransport(lambda: context)
     async with PeerClient(url, transport=transport, bearer=lambda: "bearer", timeout=httpx.Timeout(5.0)) as client:
-        yield HttpPeer(client)
+        yield HttpPeer(client, scratch=Path("unused"))
 
 
 async def complaint(url: str, ca: Path) -> str:

@@ -16,7 +16,8 @@ from secemb_party.ledger import Ledger, RoundRecord, SessionSummary
 from secemb_party.parts import Clock, Parts
 from secemb_party.peer_messages import Pause, StandingMessage, Steered, list_digest
 from secemb_party.service import Party
-from secemb_party.storage import Model, ModelFiles, Shape, ShareFiles
+from secemb_party.storage import Blob, MemoryBlob, Model, ModelFiles, Shape, ShareFiles
+from secemb_party.storage.publication import Publication
 from secemb_server0.join import TicketIssuer
 from secemb_server0.leader import Leader
 from secemb_server0.pace import Pace
@@ -119,15 +120,15 @@ class AgreeingPeer:
         self._answer()
         return list_digest(sessions)
 
-    async def share(self, round_id: bytes, digest: bytes) -> bytes:
+    async def share(self, round_id: bytes, digest: bytes, size: int) -> Blob:
         """Return a share of zeros."""
         self._answer()
-        return Share.empty(self._rounds[round_id]).encode()
+        return MemoryBlob(bytes(size))
 
-    async def publish(self, round_id: bytes, model: Model | None) -> bytes:
+    async def publish(self, round_id: bytes, result: Publication | None) -> bytes:
         """Return the digest of what server 0 publishes."""
         self._answer()
-        return self._published(model) if model is not None else b""
+        return self._published(result.model) if result is not None else b""
 
     async def roll_back(self, model: Model, source: int) -> bytes:
         """Return the digest of what server 0 publishes."""

@@ -291,5 +291,12 @@ def upload_bytes(round_: RoundSpec, party: int) -> int:
     return Sizes.of(round_.task).update[party] if round_.kind == TRAIN else sum_share_bytes(round_, party)
 
 
+def share_bytes(round_: RoundSpec) -> int:
+    """Return the exact length of a share of this round."""
+    task, trains = round_.task, round_.kind == TRAIN
+    numbers = task.items * task.row_width + task.dense_size if trains else 0
+    return numbers * task.ring.element_bytes + round_.sum_size * SUM_RING.element_bytes
+
+
 def _batches(sequence: Sequence[One]) -> Iterator[Sequence[One]]:
     return (sequence[first : first + BATCH] for first in range(0, len(sequence), BATCH))

@@ -120,22 +120,32 @@ class StandingMessage(PeerMessage):
     digest: Hex32
 
 
+class StoredShare(PeerMessage):
+    """A share that server 1 has stored, and sends in pieces."""
+
+    size: int = Field(ge=0)
+    digest: Hex32  # SHA-256 of all bytes
+
+
 class Published(PeerMessage):
-    """The next model version; its numbers are the body of the same request."""
+    """The next model version; its numbers, or the rows that have changed, are sent before in pieces."""
 
     version: int
     digest_hex: Hex32
-    body_digest_hex: Hex32
+    size: int = Field(ge=0)  # bytes of all pieces; 0 if the round produces no model
+    changes: bool  # only the rows that differ from the version before
 
     @property
     def digest(self) -> bytes:
         """Return the digest of the model."""
         return bytes.fromhex(self.digest_hex)
 
-    @property
-    def body_digest(self) -> bytes:
-        """Return the digest of the body."""
-        return bytes.fromhex(self.body_digest_hex)
+
+class Reception(PeerMessage):
+    """How many bytes of a model have arrived, and its digest once it is published."""
+
+    received: int = Field(ge=0)
+    digest: Hex32 | None = None
 
 
 class RolledBack(Published):

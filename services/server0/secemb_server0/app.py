@@ -151,7 +151,8 @@ async def run(settings: Settings) -> None:
         return  # a signal came before it could start
     try:
         async with peer_client(settings, party.tracing) as client:
-            devices, peer = settings.devices, HttpPeer(client, party.metrics, party.peer_clock)
+            devices = settings.devices
+            peer = HttpPeer(client, party.metrics, party.peer_clock, scratch=party.scratch)
             server = create_server0(
                 party,
                 peer,

@@ -1,16 +1,18 @@
 """From the end of uploads to the published version: the steps of a round that no longer accepts messages."""
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 from secemb_party.errors import PeerRefusedError
-from secemb_party.evaluation import Share
+from secemb_party.evaluation import share_bytes
 from secemb_party.ledger import RoundRecord, RoundState
 from secemb_party.norm_check import messages_of, passing
 from secemb_party.peer_messages import list_digest
 from secemb_party.service import Party
+from secemb_party.storage import sha256_of
+from secemb_party.storage.publication import Publication, publication
 from secemb_server0.figures import describe_window
+from secemb_server0.gradient import AddedShares, Sum
 from secemb_server0.panel import EVENT as PANEL_EVENT
 from secemb_server0.panel import Panel, is_for_panel
 from secemb_server0.peer import Peer
@@ -128,7 +130,7 @@ class Completion:
             next_version=version,
         )
 
-    async def _note_result(self, record: RoundRecord, spec: RoundSpec, total: Share, sessions: int) -> None:
+    async def _note_result(self, record: RoundRecord, spec: RoundSpec, total: Sum, sessions: int) -> None:
         """Record the result of a survey or an evaluation, and act on it."""
         found, now = read_result(spec, total, sessions), self._party.clock()
         told: dict[str, Any] = {"round": spec.number, **found}
@@ -144,7 +146,7 @@ class Completion:
             self._party.metrics.quality({name: one for name, one in told["window"].items() if name != "rounds"})
         await self._ledger.append_event("result", told, now)
 
-    async def _find_impossible(self, spec: RoundSpec, total: Share, sessions: int) -> str | None:
+    async def _find_impossible(self, spec: RoundSpec, total: Sum, sessions: int) -> str | None:
         """Return why honest devices cannot have produced this sum, or None; the answer depends only on the sum."""
         if spec.kind != TRAIN:
             return find_impossible(spec, read_sums(total), sessions)
@@ -164,26 +166,30 @@ class Completion:
         await self._party.tidy()
         return ended
 
-    async def _open_sum(self, record: RoundRecord, spec: RoundSpec) -> tuple[Share, str]:
-        """Return the plaintext sum and the digest of server 1's share; the shares themselves are large and not kept."""
-        other = await self._peer.share(record.round_id, record.list_digest or b"")
+    async def _open_sum(self, record: RoundRecord, spec: RoundSpec) -> tuple[AddedShares, str]:
+        """Return the plaintext sum and the digest of server 1's share. Both shares stay on disk."""
+        other = await self._peer.share(record.round_id, record.list_digest or b"", share_bytes(spec))
         own = await self._party.share(record.round_id)
-        return await self._party.workers.run(
-            lambda: (add_shares(spec, own.read(0, own.size), other), hashlib.sha256(other).hexdigest())
-        )
+        total = await self._party.workers.run(lambda: add_shares(spec, own, other))
+        return total, (await self._party.workers.run(lambda: sha256_of(other))).hex()
 
     async def _publish(self, record: RoundRecord) -> RoundRecord:
         """Publish the version here once server 1 has published it."""
-        model = None
+        result = None
         if record.next_version is not None:
             version = record.next_version
-            model = await self._party.workers.run(lambda: self._party.models.load(version))
-        digest = await self._peer.publish(record.round_id, model)
-        if model is not None:
-            if digest != model.digest:
+            result = await self._party.workers.run(lambda: self._publication(version))
+        digest = await self._peer.publish(record.round_id, result)
+        if result is not None:
+            if digest != result.model.digest:
                 raise PeerRefusedError("server 1 published a different model")
-            await self._party.publish(model.version)
+            await self._party.publish(result.model.version)
         now = self._party.clock()
         ended = await self._party.advance(record.round_id, RoundState.RECONSTRUCTED, RoundState.PUBLISHED, now)
         await self._party.tidy()
         return ended
+
+    def _publication(self, version: int) -> Publication:
+        """Return what server 1, which has the version before, needs to make this one."""
+        models = self._party.models
+        return publication(models.load(version), models.load(version - 1), self._party.scratch)

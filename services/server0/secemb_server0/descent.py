@@ -1,18 +1,21 @@
 """Adam, momentum and plain gradient descent over the whole model, as in torch.optim."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
 from secemb_party.errors import OptimiserError, StateError
 from secemb_party.storage import Floats, Model
+from secemb_server0.gradient import Doubles, Gradient
 from secemb_server0.guard import Guard
-from secemb_server0.optimiser import BlockStep, Doubles, Gradient, Optimiser, Rates, blocks
+from secemb_server0.optimiser import BlockStep, Optimiser, Rates, blocks
 
 _SMALLEST_EPS = 1e-12
 # Moments of rows without gradients decay until they are subnormal. Arithmetic on subnormal numbers is six times slower,
 # and they are far too small to move a weight, so they are periodically set to zero.
+_SPAN = 1 << 20  # numbers checked together
 _SWEEP = 64  # steps
 _TINY_FIRST, _TINY_SECOND = np.float32(1e-30), np.float32(1e-36)
 _PARTS = ("rows", "dense")
@@ -29,20 +32,23 @@ class Momentum(Optimiser):
         super().__init__(rates, guard=guard)
         self._moments: dict[str, Floats] = {}
 
-    def _check(self, model: Model, gradient: Gradient) -> None:
-        super()._check(model, gradient)
+    def _check(self, model: Model, gradient: Gradient) -> Doubles:
+        lengths = super()._check(model, gradient)
         self._moments = _begun(self._moments, model, self._names)
+        return lengths
 
-    def _move(self, part: str, values: Floats, slope: Doubles, step: BlockStep) -> Floats:
-        moved, moments = np.empty_like(values), self._moments.get(f"{part}_first")
-        old, new, slopes = values.reshape(-1), moved.reshape(-1), slope.reshape(-1)
+    def _move(
+        self, part: str, values: Floats, slopes: Doubles, moments: Mapping[str, Floats], step: BlockStep
+    ) -> Floats:
+        moved, first = np.empty_like(values), moments.get("first")
+        old, new, slopes = values.reshape(-1), moved.reshape(-1), slopes.reshape(-1)
         scratch = np.empty((2, min(step.rates.size, old.size)), dtype=np.float32)
         for block in blocks(old.size, step.rates.size):
             g, other = scratch[:, : old[block].size]
             step.take(slopes, block, g)
             step.add_decay(g, old[block], other)
-            if moments is not None:
-                m = moments.reshape(-1)[block]
+            if first is not None:
+                m = first.reshape(-1)[block]
                 np.multiply(m, np.float32(self.beta), out=m)
                 np.add(m, g, out=m)
                 np.copyto(g, m)
@@ -91,14 +97,17 @@ class Adam(Optimiser):
         self._betas, self._eps = betas, eps
         self._moments: dict[str, Floats] = {}
 
-    def _check(self, model: Model, gradient: Gradient) -> None:
-        super()._check(model, gradient)
+    def _check(self, model: Model, gradient: Gradient) -> Doubles:
+        lengths = super()._check(model, gradient)
         self._moments = _begun(self._moments, model, _MOMENTS)
+        return lengths
 
-    def _move(self, part: str, values: Floats, slope: Doubles, step: BlockStep) -> Floats:
+    def _move(
+        self, part: str, values: Floats, slopes: Doubles, moments: Mapping[str, Floats], step: BlockStep
+    ) -> Floats:
         moved = np.empty_like(values)
-        first, second = (self._moments[f"{part}_{moment}"].reshape(-1) for moment in _MOMENTS)
-        old, new, slopes = values.reshape(-1), moved.reshape(-1), slope.reshape(-1)
+        first, second = (moments[name].reshape(-1) for name in _MOMENTS)
+        old, new, slopes = values.reshape(-1), moved.reshape(-1), slopes.reshape(-1)
         scratch = np.empty((2, min(step.rates.size, old.size)), dtype=np.float32)
         steps = self._inherited + self._steps + 1
         # rate/c₁ · m / (√v/√c₂ + eps), with √c₂ moved out of the denominator, which saves one operation per number
@@ -135,12 +144,36 @@ class Adam(Optimiser):
 
     def _take(self, tensors: dict[str, Floats]) -> None:
         _check_moments(tensors, _MOMENTS)
-        if not all((tensors[f"{part}_second"] >= 0).all() for part in _PARTS):
+        if not all((one >= 0).all() for part in _PARTS for one in _spans(tensors[f"{part}_second"])):
             raise StateError("the second moments in a state must not be negative")
         self._moments = tensors
 
 
-OPTIMISERS: dict[str, type[Optimiser]] = {one.kind: one for one in (Adam, Momentum, Sgd)}
+class LazyAdam(Adam):
+    """Adam that leaves a row and its moments alone in steps in which no device has updated the row.
+
+    The sum alone tells which rows these are. The dense part moves in every step.
+    """
+
+    kind = "lazy-adam"
+
+    def _move(
+        self, part: str, values: Floats, slopes: Doubles, moments: Mapping[str, Floats], step: BlockStep
+    ) -> Floats:
+        if part == "dense":
+            return super()._move(part, values, slopes, moments, step)
+        touched = np.flatnonzero(slopes.any(axis=1))
+        moved = values.copy()
+        if touched.size:
+            some = {name: one[touched] for name, one in moments.items()}
+            limited = step if step.factors is None else replace(step, factors=step.factors[touched])
+            moved[touched] = super()._move(part, values[touched], slopes[touched], some, limited)
+            for name, one in some.items():
+                moments[name][touched] = one
+        return moved
+
+
+OPTIMISERS: dict[str, type[Optimiser]] = {one.kind: one for one in (Adam, LazyAdam, Momentum, Sgd)}
 
 
 def _begun(moments: dict[str, Floats], model: Model, names: Sequence[str]) -> dict[str, Floats]:
@@ -160,5 +193,11 @@ def _check_moments(tensors: Mapping[str, Floats], names: Sequence[str]) -> None:
         found = [tensors[f"{part}_{name}"] for name in names]
         if any(one.shape != found[0].shape or one.dtype != np.float32 for one in found):
             raise StateError("the moments in a state must be float32 and have the same shape")
-        if not all(np.isfinite(one).all() for one in found):
+        if not all(np.isfinite(block).all() for one in found for block in _spans(one)):
             raise StateError("the moments in a state must be finite")
+
+
+def _spans(values: Floats) -> Iterator[Floats]:
+    """Yield an array in pieces: a comparison of a whole table would take a quarter of its memory."""
+    flat = values.reshape(-1)
+    return (flat[span] for span in blocks(flat.size, _SPAN))

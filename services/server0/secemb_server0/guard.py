@@ -16,16 +16,15 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from secemb_party.errors import OptimiserError, StateError
 from secemb_party.storage import Floats
-
-Doubles = npt.NDArray[np.float64]
+from secemb_server0.gradient import Doubles, Table
 
 BETA = 0.99
 LARGEST_MULTIPLE = 1e6
 _BLOCK = 1 << 14  # numbers processed together, which stay in cache
+_SPAN = 1 << 20  # numbers read together
 
 
 class Guard:
@@ -71,19 +70,21 @@ class Guard:
         self._scales = found
 
 
-def row_lengths(slope: Doubles) -> Doubles:
+def row_lengths(slope: Table) -> Doubles:
     """Return the Euclidean length of each row.
 
     Squares are added in pairs from both ends inwards, each sum rounded according to IEEE 754, so the result is the same
     on every machine.
     """
     count, width = slope.shape
-    lengths, step = np.empty(count, dtype=np.float64), max(1, _BLOCK // width)
+    lengths, step, span = np.empty(count, dtype=np.float64), max(1, _BLOCK // width), max(1, _SPAN // width)
     scratch = np.empty((min(step, count), width), dtype=np.float64)
-    for first in range(0, count, step):
-        some = slope[first : first + step]
-        squares = np.multiply(some, some, out=scratch[: len(some)])
-        np.sqrt(_fold(squares), out=lengths[first : first + len(some)])
+    for start in range(0, count, span):
+        rows = slope[start : start + span]
+        for first in range(0, len(rows), step):
+            some = rows[first : first + step]
+            squares = np.multiply(some, some, out=scratch[: len(some)])
+            np.sqrt(_fold(squares), out=lengths[start + first : start + first + len(some)])
     return lengths
 
 

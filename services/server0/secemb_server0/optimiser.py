@@ -12,45 +12,26 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from secemb_party.errors import GradientError, OptimiserError, StateError
-from secemb_party.storage import Floats, Model, OptimiserState
+from secemb_party.storage import Floats, Model, ModelStep, OptimiserState
+from secemb_server0.gradient import Doubles, Gradient, Table
 from secemb_server0.guard import Guard, row_lengths, whole_length
-from secemb_shared.dpf import RingArray
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.canonical import decimal
-from secemb_shared.ring import Ring
 
-Doubles = npt.NDArray[np.float64]
+Advance = tuple[str, slice, Floats, dict[str, Floats]]  # part, span of its rows, their new numbers, their state
 
 _BLOCK = 1 << 14  # numbers processed together: 64 kB per array, so that intermediate results stay in cache
-_UNTHREADED = 1 << 13  # length of a product that BLAS computes in the calling thread
+_SPAN = 1 << 20  # numbers read and written together
 _LARGEST_RATE = 1e6
 INHERITED = "inherited"  # the tensor with the number of steps in earlier tasks, which moments have, but not the rates
 _MOST_INHERITED = 2**24  # a float32 holds it exactly, and more would make no difference
 LARGEST_NORM = 2.0**63  # no ring holds more, and its square still fits in a float32
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
-class Gradient:
-    """The mean of the updates of a round's sessions."""
-
-    rows: Doubles  # (items, width)
-    dense: Doubles  # (dense size,)
-
-    @classmethod
-    def mean(cls, ring: Ring, *, rows: RingArray, dense: RingArray, sessions: int) -> Self:
-        """Return the mean for sums in the ring."""
-        if sessions < 1:
-            raise GradientError("a mean requires at least one session")
-        row_means, dense_means = ring.decode(rows), ring.decode(dense)
-        row_means /= sessions
-        dense_means /= sessions
-        return cls(rows=row_means, dense=dense_means)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,29 +115,80 @@ class Optimiser(ABC):
 
     def step(self, model: Model, gradient: Gradient) -> Model:
         """Return the next version of the model. Errors are raised before anything changes."""
-        self._check(model, gradient)
+        rows, dense = np.empty_like(model.rows), np.empty_like(model.dense)
+        for part, span, values, _ in self._advance(model, gradient, in_place=True):
+            (rows if part == "rows" else dense)[span] = values
+        return self._conclude(replace(model, version=model.version + 1, rows=rows, dense=dense))
+
+    def step_in_blocks(self, model: Model, gradient: Gradient) -> ModelStep:
+        """Return the next version and the state after it as blocks. This optimiser is not used again.
+
+        The blocks have the same bits as what `step` and `state` return.
+        """
+        begun = self._advance(model, gradient, in_place=False)
+        first = next(begun)  # from here on, the shapes of the state are known
+        small = {**(self.guard.tensors() if self.guard is not None else {}), **self._inheritance()}
+        kept = {**self._tensors(), **small}
+
+        def each() -> Iterator[dict[str, Floats]]:
+            yield small
+            for part, _, values, state in chain([first], begun):
+                yield {part: values, **state}
+
+        return ModelStep(
+            task_id=model.task_id,
+            version=model.version + 1,
+            kind=self.kind,
+            steps=self._steps + 1,
+            state={name: values.shape for name, values in kept.items()},
+            blocks=each(),
+        )
+
+    def _advance(self, model: Model, gradient: Gradient, *, in_place: bool) -> Iterator[Advance]:
+        """Yield the spans of the model after the step, and the state of these spans, each in its order.
+
+        The state is changed in place, or copied span by span.
+        """
+        lengths = self._check(model, gradient)
         self._whole = False
-        row_factors = dense_factors = None
+        factors: dict[str, Floats | None] = {}
         if self.guard is not None:
-            row_factors = self.guard.factors("rows", row_lengths(gradient.rows))
+            factors["rows"] = self.guard.factors("rows", lengths)
             if gradient.dense.size:
-                dense_factors = self.guard.factors("dense", whole_length(gradient.dense))
-        rows = self._move("rows", model.rows, gradient.rows, self._row_step(model.rows.shape[1], row_factors))
-        dense = self._move("dense", model.dense, gradient.dense, self._dense_step(dense_factors))
-        moved = replace(model, version=model.version + 1, rows=rows, dense=dense)
+                factors["dense"] = self.guard.factors("dense", whole_length(gradient.dense))
+        rows, dense = self._row_step(model.rows.shape[1]), self._dense_step(factors.get("dense"))
+        size = max(1, _SPAN // model.rows.shape[1])
+        for span in blocks(len(model.rows), size):
+            found = factors.get("rows")
+            limited = replace(rows, factors=found[span] if found is not None else None)
+            yield self._advance_span("rows", span, model.rows, gradient.rows, limited, in_place=in_place)
+        for span in blocks(model.dense.size, _SPAN):
+            yield self._advance_span("dense", span, model.dense, gradient.dense, dense, in_place=in_place)
+
+    def _advance_span(
+        self, part: str, span: slice, values: Floats, slopes: Table, step: BlockStep, *, in_place: bool
+    ) -> Advance:
+        prefix = f"{part}_"
+        state = {name: one[span] for name, one in self._tensors().items() if name.startswith(prefix)}
+        if not in_place:
+            state = {name: one.copy() for name, one in state.items()}
+        moments = {name.removeprefix(prefix): one for name, one in state.items()}
+        return part, span, self._move(part, values[span], slopes[span], moments, step), state
+
+    def _conclude(self, moved: Model) -> Model:
         self._steps += 1
         self._reached = moved.task_id, moved.version
         self._whole = True
         return moved
 
-    def _row_step(self, width: int, factors: Floats | None) -> BlockStep:
+    def _row_step(self, width: int) -> BlockStep:
         rates, share, count = self._rates, self._rates.share(self._steps), max(1, _BLOCK // width)
 
         def each(vector: float, bias: float) -> Floats:
             return np.tile(np.array([vector] * (width - 1) + [bias], dtype=np.float32), count)
 
         decays = each(rates.row_decay, rates.bias_decay) if rates.row_decay or rates.bias_decay else None
-        return BlockStep(each(rates.rows * share, rates.bias_rate * share), decays, factors, width)
+        return BlockStep(each(rates.rows * share, rates.bias_rate * share), decays, None, width)
 
     def _dense_step(self, factors: Floats | None) -> BlockStep:
         rate = np.full(_BLOCK, self._rates.dense * self._rates.share(self._steps), dtype=np.float32)
@@ -169,17 +201,19 @@ class Optimiser(ABC):
         task_id, version = self._reached
         kept = {**self._tensors(), **(self.guard.tensors() if self.guard is not None else {})}
         tensors = {name: values.copy() for name, values in kept.items()}
-        if self._inherited:
-            tensors[INHERITED] = np.array([self._inherited], dtype=np.float32)
+        tensors |= self._inheritance()
         return OptimiserState(task_id=task_id, version=version, kind=self.kind, steps=self._steps, tensors=tensors)
 
-    def restore(self, state: OptimiserState) -> None:
-        """Continue from a saved state."""
+    def _inheritance(self) -> dict[str, Floats]:
+        return {INHERITED: np.array([self._inherited], dtype=np.float32)} if self._inherited else {}
+
+    def restore(self, state: OptimiserState, *, copy: bool = True) -> None:
+        """Continue from a saved state; without a copy of it, only `step_in_blocks` may follow."""
         if state.kind != self.kind:
             raise StateError(f"this state is for the optimiser {state.kind!r}, but the task uses {self.kind!r}")
         self._inherited = 0
         if state.steps or state.tensors:  # otherwise of no optimiser: start fresh at this version
-            tensors = {name: values.copy() for name, values in state.tensors.items()}
+            tensors = {name: values.copy() if copy else values for name, values in state.tensors.items()}
             if INHERITED in tensors:
                 self._inherited = _read_count(tensors.pop(INHERITED))
             if self.guard is not None:
@@ -187,7 +221,8 @@ class Optimiser(ABC):
             self._take(tensors)
         self._steps, self._reached, self._whole = state.steps, (state.task_id, state.version), True
 
-    def _check(self, model: Model, gradient: Gradient) -> None:
+    def _check(self, model: Model, gradient: Gradient) -> Doubles:
+        """Refuse what does not fit; return the lengths of the gradient's rows."""
         if not self._whole:
             raise StateError("the last step was interrupted; restore the saved state and repeat the step")
         if self._reached not in (None, (model.task_id, model.version)):
@@ -197,12 +232,18 @@ class Optimiser(ABC):
         for values, slope in ((model.rows, gradient.rows), (model.dense, gradient.dense)):
             if slope.shape != values.shape or slope.dtype != np.float64:
                 raise GradientError("a mean gradient must be float64 and have the shape of the model")
-            if not _square(slope.reshape(-1)) <= LARGEST_NORM**2:
-                raise GradientError("a mean gradient must be finite; abort the round and check the task's clip")
+        with np.errstate(all="ignore"):  # NaN, infinity and anything too large for float32 show in the lengths
+            lengths = row_lengths(gradient.rows)
+            for found in (lengths, whole_length(gradient.dense)):
+                if not float(np.square(found).sum()) <= LARGEST_NORM**2:
+                    raise GradientError("a mean gradient must be finite; abort the round and check the task's clip")
+        return lengths
 
     @abstractmethod
-    def _move(self, part: str, values: Floats, slope: Doubles, step: BlockStep) -> Floats:
-        """Return the updated numbers of one part of the model."""
+    def _move(
+        self, part: str, values: Floats, slopes: Doubles, moments: Mapping[str, Floats], step: BlockStep
+    ) -> Floats:
+        """Return the updated numbers of a span of one part of the model, and update its moments in place."""
 
     @abstractmethod
     def _tensors(self) -> Mapping[str, Floats]:
@@ -223,13 +264,6 @@ def _read_count(tensor: Floats) -> int:
     if tensor.shape != (1,) or not 0 <= tensor[0] <= _MOST_INHERITED or tensor[0] % 1:
         raise StateError("the number of inherited steps in a state must be a whole number")
     return int(tensor[0])
-
-
-def _square(values: Doubles) -> float:
-    """Return the squared norm in one pass: NaN, infinity and anything too large for float32 show in it."""
-    # BLAS would pass a long product to its own threads, which then use CPU time while waiting for the next one.
-    with np.errstate(all="ignore"):
-        return float(sum(np.dot(values[block], values[block]) for block in blocks(values.size, _UNTHREADED)))
 
 
 def blocks(size: int, length: int) -> Iterator[slice]:

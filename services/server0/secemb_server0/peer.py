@@ -1,9 +1,8 @@
 """Server 0's client for server 1: every call can be repeated, and a failed call shows whether a retry can help."""
 
-import asyncio
-import hashlib
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol, TypeVar
 
@@ -32,20 +31,24 @@ from secemb_party.peer_messages import (
     Prepared,
     Progress,
     Published,
+    Reception,
     RolledBack,
     SessionList,
     StandingMessage,
     Steered,
     Steering,
+    StoredShare,
 )
 from secemb_party.relay_frames import Reply, ReplyReader
-from secemb_party.storage import Model
+from secemb_party.storage import Blob, Model
+from secemb_party.storage.publication import ModelNumbers, Publication
+from secemb_party.storage.transit import Incoming
 from secemb_server0.peer_problem import explain
+from secemb_server0.transfer import BINARY, download, read_reception, upload
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages.relay_key import RELAY_KEY_BYTES
 
 Answer = TypeVar("Answer", bound=PeerMessage)
-BINARY = {"content-type": "application/octet-stream"}
 # Connection failures. TLS errors of an altered record may pass through httpx unchanged, as OSErrors.
 LINE_ERRORS = (httpx.HTTPError, httpx.StreamError, OSError)
 _OK = 200
@@ -81,10 +84,10 @@ class Peer(Protocol):
     async def commit(self, round_id: bytes, sessions: list[bytes]) -> bytes:
         """Fix the list; return its digest as server 1 computed it."""
 
-    async def share(self, round_id: bytes, digest: bytes) -> bytes:
-        """Return server 1's share of the sealed list."""
+    async def share(self, round_id: bytes, digest: bytes, size: int) -> Blob:
+        """Return server 1's share of the sealed list, which must have `size` bytes."""
 
-    async def publish(self, round_id: bytes, model: Model | None) -> bytes:
+    async def publish(self, round_id: bytes, result: Publication | None) -> bytes:
         """Send the result; return the digest of what server 1 has published."""
 
     async def roll_back(self, model: Model, source: int) -> bytes:
@@ -111,9 +114,15 @@ class HttpPeer:
     """The peer channel over HTTP; the client has the certificate, the pinned authority and the bearer token."""
 
     def __init__(
-        self, client: httpx.AsyncClient, metrics: Metrics | None = None, clock: PeerClock | None = None
+        self,
+        client: httpx.AsyncClient,
+        metrics: Metrics | None = None,
+        clock: PeerClock | None = None,
+        *,
+        scratch: Path,
     ) -> None:
         self._client, self._metrics = client, metrics or Metrics()
+        self._incoming = Incoming(scratch)
         self._clock = clock or PeerClock(time.time, time.monotonic, self._metrics)
         self._outage = Outage("server 1 is not responding", "server 1 is responding again")
 
@@ -161,25 +170,34 @@ class HttpPeer:
         answer = await self._post(f"/peer/v1/rounds/{round_id.hex()}/commit", message)
         return bytes.fromhex(_read(ListDigest, answer).digest)
 
-    async def share(self, round_id: bytes, digest: bytes) -> bytes:
-        """Return server 1's share of the sealed list."""
-        answer = await self._post(f"/peer/v1/rounds/{round_id.hex()}/share", ListDigest(digest=digest.hex()))
-        return answer.content
+    async def share(self, round_id: bytes, digest: bytes, size: int) -> Blob:
+        """Return server 1's share of the sealed list, which must have `size` bytes."""
+        path = f"/peer/v1/rounds/{round_id.hex()}/share"
+        share = _read(StoredShare, await self._post(path, ListDigest(digest=digest.hex())))
+        if share.size != size:
+            raise PeerRefusedError(
+                "server 1's share does not match this round; check that both servers run the same version"
+            )
+        return await download(self._call, f"{path}/{digest.hex()}", share, self._incoming)
 
-    async def publish(self, round_id: bytes, model: Model | None) -> bytes:
+    async def publish(self, round_id: bytes, result: Publication | None) -> bytes:
         """Send the result; return the digest of what server 1 has published."""
-        published, body = await asyncio.to_thread(_package, model)
-        headers = BINARY | {"secemb-published": published.model_dump_json()}
-        answer = await self._call("POST", f"/peer/v1/rounds/{round_id.hex()}/publish", content=body, headers=headers)
-        return bytes.fromhex(_read(ListDigest, answer).digest)
+        path = f"/peer/v1/rounds/{round_id.hex()}/publish"
+        if result is None:
+            published = Published(version=0, digest_hex=bytes(32).hex(), size=0, changes=False)
+            return bytes.fromhex(read_reception(await self._post(path, published)).digest or "")
+        return await self._upload(path, result, _facts(result))
 
     async def roll_back(self, model: Model, source: int) -> bytes:
         """Send a version with the numbers of an older one; return its digest as server 1 computed it."""
-        published, body = await asyncio.to_thread(_package, model)
-        facts = RolledBack(**published.model_dump(), source=source)
-        headers = BINARY | {"secemb-published": facts.model_dump_json()}
-        answer = await self._call("POST", "/peer/v1/rollback", content=body, headers=headers)
-        return bytes.fromhex(_read(ListDigest, answer).digest)
+        result = Publication(model, changes=False, body=ModelNumbers(model))
+        return await self._upload("/peer/v1/rollback", result, RolledBack(**_facts(result).model_dump(), source=source))
+
+    async def _upload(self, path: str, result: Publication, published: Published) -> bytes:
+        async def finish(message: Published) -> Reception:
+            return read_reception(await self._post(path, message))
+
+        return await upload(self._call, result.body, published, finish)
 
     async def discard(self, round_id: bytes, reason: str) -> None:
         """End the round without using its sum, which is known."""
@@ -193,8 +211,8 @@ class HttpPeer:
         headers = {"content-type": "application/json"}
         return await self._call("POST", path, content=message.model_dump_json().encode(), headers=headers, **request)
 
-    async def _call(self, method: str, path: str, **request: Any) -> httpx.Response:
-        route, start = path.rsplit("/", 1)[1], perf_counter()
+    async def _call(self, method: str, path: str, *, route: str = "", **request: Any) -> httpx.Response:
+        route, start = route or path.rsplit("/", 1)[1], perf_counter()
 
         def record(outcome: str) -> None:
             self._metrics.peer_call(route, outcome, perf_counter() - start)
@@ -276,11 +294,11 @@ async def _each(frames: Sequence[bytes]) -> AsyncIterator[bytes]:
         yield frame
 
 
-def _package(model: Model | None) -> tuple[Published, bytes]:
-    """Return the facts about a model and its numbers, which are empty without a model."""
-    body, version, digest = (model.encode(), model.version, model.digest) if model is not None else (b"", 0, bytes(32))
-    body_digest = hashlib.sha256(body).hexdigest()
-    return Published(version=version, digest_hex=digest.hex(), body_digest_hex=body_digest), body
+def _facts(result: Publication) -> Published:
+    model = result.model
+    return Published(
+        version=model.version, digest_hex=model.digest.hex(), size=result.body.size, changes=result.changes
+    )
 
 
 def _triple(one: SessionSummary) -> tuple[str, str, str]:

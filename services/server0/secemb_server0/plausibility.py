@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from secemb_party.evaluation import Share
+from secemb_server0.gradient import Sum, Table
 from secemb_server0.optimiser import LARGEST_NORM
 from secemb_shared.dpf import RingArray
 from secemb_shared.messages import RoundSpec, TaskSpec
@@ -23,6 +23,7 @@ from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 IMPOSSIBLE = "its sum is impossible"
 SURVEY_NAMES = ("items", "above", "below", "squares", *(f"kept_{capacity}" for capacity in SURVEY_CAPACITIES))
 _BLOCK = 1 << 13  # numbers: this many stay in cache, and BLAS multiplies them in the calling thread
+_SPAN = 1 << 20  # numbers: read together
 # Devices round to steps of 2^-16 and compute in float32, so exact limits hold only up to this.
 _STEPS = 2.0**-15  # per session
 _PART = 1e-4
@@ -42,19 +43,17 @@ class PartSize:
         return self.fullness > 1 or self.norm > LARGEST_NORM
 
 
-def measure_update(spec: RoundSpec, total: Share, sessions: int) -> list[PartSize]:
+def measure_update(spec: RoundSpec, total: Sum, sessions: int) -> list[PartSize]:
     """Return how large the parts of a training round's sum are."""
     task, privacy = spec.task, spec.task.privacy
     parts = [("rows", total.rows, privacy.rows.tail if privacy else 0)]
     parts += [("dense", total.dense, privacy.dense.tail if privacy else 0)] if task.dense_size else []
-    return [
-        PartSize(
-            part=part,
-            norm=_norm(values, task) / sessions,
-            fullness=_largest(values) / (sessions * largest_element(task, part) + tail),
-        )
-        for part, values, tail in parts
-    ]
+    found = []
+    for part, values, tail in parts:
+        norm, largest = _measure(values, task)
+        most = sessions * largest_element(task, part) + tail
+        found.append(PartSize(part=part, norm=norm / sessions, fullness=largest / most))
+    return found
 
 
 def largest_element(task: TaskSpec, part: str) -> int:
@@ -174,14 +173,13 @@ def _signed(values: RingArray) -> RingArray:
     return values.reshape(-1).view(np.int32 if values.dtype == np.uint32 else np.int64)
 
 
-def _largest(values: RingArray) -> int:
-    signed = _signed(values)
-    return max(int(signed.max()), -int(signed.min())) if signed.size else 0
-
-
-def _norm(values: RingArray, task: TaskSpec) -> float:
-    signed, total = _signed(values), 0.0
-    for first in range(0, signed.size, _BLOCK):
-        block = signed[first : first + _BLOCK].astype(np.float64)
-        total += float(np.dot(block, block))
-    return math.sqrt(total) / 2.0**task.fraction_bits
+def _measure(values: Table, task: TaskSpec) -> tuple[float, int]:
+    """Return the Euclidean norm, and the largest absolute element in steps of the ring."""
+    span, total, largest = max(1, _SPAN // math.prod(values.shape[1:])), 0.0, 0
+    for start in range(0, values.shape[0], span):
+        signed = _signed(values[start : start + span])
+        largest = max(largest, int(signed.max()), -int(signed.min()))
+        for first in range(0, signed.size, _BLOCK):
+            block = signed[first : first + _BLOCK].astype(np.float64)
+            total += float(np.dot(block, block))
+    return math.sqrt(total) / 2.0**task.fraction_bits, largest

@@ -6,12 +6,12 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from secemb_party.errors import PeerRefusedError, StateError
-from secemb_party.evaluation import Share
-from secemb_party.storage import Model, ModelStore, OptimiserState
+from secemb_party.storage import Blob, Model, ModelStore, OptimiserState
 from secemb_server0.descent import OPTIMISERS
 from secemb_server0.figures import read_evaluations
+from secemb_server0.gradient import AddedShares, Gradient, Sum
 from secemb_server0.guard import Guard
-from secemb_server0.optimiser import Gradient, Optimiser, Rates
+from secemb_server0.optimiser import Optimiser, Rates
 from secemb_shared.errors import LengthError
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.canonical import decimal, signed_decimal
@@ -21,10 +21,10 @@ from secemb_shared.secure_sum import SUM_RING
 KEPT_SHARE = 0.9  # fraction of all devices' items that the suggested m' keeps
 
 
-def add_shares(spec: RoundSpec, own: bytes, other: bytes) -> Share:
-    """Return the plaintext sum from this server's share and server 1's."""
+def add_shares(spec: RoundSpec, own: Blob, other: Blob) -> AddedShares:
+    """Return the plaintext sum of this server's share and server 1's."""
     try:
-        return Share.decode(spec, own) + Share.decode(spec, other)
+        return AddedShares.of(spec, own, other)
     except LengthError:
         raise PeerRefusedError(
             "server 1's share does not match this round; check that both servers run the same version"
@@ -38,7 +38,7 @@ class Stepped(NamedTuple):
     limited: int | None
 
 
-def take_step(store: ModelStore, spec: RoundSpec, total: Share, sessions: int) -> Stepped:
+def take_step(store: ModelStore, spec: RoundSpec, total: Sum, sessions: int) -> Stepped:
     """Return the model after a round's step, which is taken only once, even after a crash."""
     task, target = spec.task, spec.model_version + 1
     state = store.load_state()
@@ -51,11 +51,10 @@ def take_step(store: ModelStore, spec: RoundSpec, total: Share, sessions: int) -
             " reset-optimiser`"
         )
     if state is not None:
-        optimiser.restore(state)
-    del state  # twice the size of the table, and already copied
-    model = move_model(optimiser, task, store.load(spec.model_version), total, sessions)
-    store.save(model)
-    store.save_state(optimiser.state())
+        optimiser.restore(state, copy=False)
+    model = store.save_step(
+        optimiser.step_in_blocks(store.load(spec.model_version), _mean(task, total, sessions)),
+    )
     return Stepped(model, optimiser.guard.limited["rows"] if optimiser.guard is not None else 0)
 
 
@@ -70,18 +69,22 @@ def make_optimiser(task: TaskSpec) -> Optimiser:
     return OPTIMISERS[task.optimiser](Rates.of(task), guard=Guard(multiple) if multiple else None)
 
 
-def move_model(optimiser: Optimiser, task: TaskSpec, model: Model, total: Share, sessions: int) -> Model:
-    """Return the next version."""
-    return optimiser.step(model, Gradient.mean(task.ring, rows=total.rows, dense=total.dense, sessions=sessions))
+def move_model(optimiser: Optimiser, task: TaskSpec, model: Model, total: Sum, sessions: int) -> Model:
+    """Return the next version, in memory."""
+    return optimiser.step(model, _mean(task, total, sessions))
 
 
-def read_result(spec: RoundSpec, total: Share, sessions: int) -> dict[str, float]:
+def _mean(task: TaskSpec, total: Sum, sessions: int) -> Gradient:
+    return Gradient.mean(task.ring, rows=total.rows, dense=total.dense, sessions=sessions)
+
+
+def read_result(spec: RoundSpec, total: Sum, sessions: int) -> dict[str, float]:
     """Return the fleet's figures of one round; a figure without contributions is left out."""
     sums = read_sums(total)
     return _read_survey(sums, sessions, spec.task) if spec.kind == SURVEY else read_evaluations(spec.task, [sums])
 
 
-def read_sums(total: Share) -> list[float]:
+def read_sums(total: Sum) -> list[float]:
     """Return the numbers of a round's secure sum."""
     return [float(value) for value in SUM_RING.decode(total.sums)]
 

@@ -8,13 +8,27 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from secemb_party.async_cache import AsyncCache
 from secemb_party.budget import may_open
 from secemb_party.errors import PeerRefusedError, RoundAbortedError, TaskPausedError
 from secemb_party.ledger import NewRound, RoundRecord, RoundState, Window
 from secemb_party.norm_check import messages_of, passing
-from secemb_party.peer_messages import Announcement, Digests, Published, RolledBack, Steered, Steering, list_digest
+from secemb_party.peer_messages import (
+    Announcement,
+    Digests,
+    Published,
+    Reception,
+    RolledBack,
+    Steered,
+    Steering,
+    StoredShare,
+    list_digest,
+)
 from secemb_party.service import Party
 from secemb_party.storage import Blob, Model, Shape
+from secemb_party.storage.blob import PIECE
+from secemb_party.storage.publication import mapped, patched
+from secemb_party.storage.transit import Incoming
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import TRAIN
 
@@ -32,7 +46,9 @@ class Responder:
 
     def __init__(self, party: Party) -> None:
         self._party, self._ledger, self._task = party, party.ledger, party.task
-        self._opening = asyncio.Lock()
+        self._opening, self._publishing = asyncio.Lock(), asyncio.Lock()
+        self._shares: AsyncCache[tuple[bytes, bytes], Blob] = AsyncCache(1)  # the one that is being sent
+        self._incoming = Incoming(party.scratch)
 
     async def standing(self) -> Standing:
         """Return the published model version; the two servers must agree on it."""
@@ -183,23 +199,52 @@ class Responder:
             raise PeerRefusedError("this round was aborted or is sealed with a different list")
         return digest
 
-    async def share(self, round_id: bytes, digest: bytes) -> Blob:
-        """Return this server's share for the sealed list, and for no other."""
+    async def share(self, round_id: bytes, digest: bytes) -> StoredShare:
+        """Store this server's share for the sealed list, and for no other; return its size and digest."""
+        share = await self._shares.get((round_id, digest), lambda: self._share(round_id, digest))
+        record, _ = await self._party.round(round_id)
+        return StoredShare(size=share.size, digest=(record.share_digest or b"").hex())
+
+    async def share_piece(self, round_id: bytes, digest: bytes, first: int) -> tuple[bytes, str]:
+        """Return a piece of the share, and the SHA-256 of the piece."""
+        share = await self._shares.get((round_id, digest), lambda: self._share(round_id, digest))
+
+        def read() -> tuple[bytes, str]:
+            piece = share.read(first, PIECE)
+            return piece, hashlib.sha256(piece).hexdigest()
+
+        return await self._party.workers.run(read)
+
+    async def _share(self, round_id: bytes, digest: bytes) -> Blob:
         record, _ = await self._party.round(round_id)
         if record.list_digest is None or record.list_digest != digest:
             raise PeerRefusedError("this round is not sealed with that list")
         return await self._party.share(round_id)
 
-    async def publish(self, round_id: bytes, published: Published, body: bytes) -> bytes:
-        """Publish the result of a round and return the digest of the model after it."""
+    async def take_piece(self, digest: bytes, first: int, piece: bytes, piece_digest: str) -> Reception:
+        """Keep a piece of a model; a piece that is not the next one changes nothing."""
+        if first + len(piece) > _most(Shape.of(self._task)):
+            raise PeerRefusedError("this is more than a model of this task has")
+        name = digest.hex()
+        found = await self._party.workers.run(lambda: self._incoming.append(name, first, piece, piece_digest))
+        return Reception(received=found)
+
+    async def publish(self, round_id: bytes, published: Published) -> Reception:
+        """Publish the result of a round, if all of it has arrived; return the digest of the model after it."""
+        async with self._publishing:  # of two concurrent calls, the second finds the round published
+            return await self._publish(round_id, published)
+
+    async def _publish(self, round_id: bytes, published: Published) -> Reception:
         record, spec = await self._party.round(round_id)
         if record.state in (RoundState.SHARED, RoundState.RECONSTRUCTED):
             if spec.kind == TRAIN:
-                await self._take_model(spec, published, body)
+                receipt = await self._take_model(spec, published)
+                if receipt is not None:
+                    return receipt
             await self._end(record, published.version if spec.kind == TRAIN else None)
         elif record.state is not RoundState.PUBLISHED:
             raise PeerRefusedError("this round has no sum to publish")
-        return await self._digest_after(spec)
+        return Reception(received=published.size, digest=(await self._digest_after(spec)).hex())
 
     async def _digest_after(self, spec: RoundSpec) -> bytes:
         """Return the digest of the model that a round produced, whatever has been published since."""
@@ -208,43 +253,77 @@ class Responder:
         digests = {one.version: one.digest for one in await self._ledger.versions(self._task.task_id)}
         return digests[spec.model_version + 1]
 
-    async def _take_model(self, spec: RoundSpec, published: Published, body: bytes) -> None:
+    async def _take_model(self, spec: RoundSpec, published: Published) -> Reception | None:
+        """Publish a model, or return how much of it has arrived if something is missing."""
         if published.version != spec.model_version + 1:
             raise PeerRefusedError("this is not the next version of the model")
-        await self._party.install(await self._party.workers.run(lambda: self._decode(published, body)))
+        received = self._incoming.received(published.digest_hex)
+        if received < published.size:
+            return Reception(received=received)
+        await self._party.install(await self._party.workers.run(lambda: self._read(published)))
+        await self._party.workers.run(self._incoming.clear)
+        return None
 
-    def _decode(self, published: Published, body: bytes) -> Model:
-        if hashlib.sha256(body).digest() != published.body_digest:
-            raise PeerRefusedError("the model was damaged in transit")
-        model = Model.decode(self._task.task_id, published.version, Shape.of(self._task), body)
-        if model.digest != published.digest:
-            raise PeerRefusedError("the model does not match the announced digest")
+    def _read(self, published: Published) -> Model:
+        """Return the model that has arrived, if it has the announced digest; otherwise it has to be sent again."""
+        name, models = published.digest_hex, self._party.models
+        try:
+            if self._incoming.received(name) != published.size or not published.size:
+                raise PeerRefusedError("the model has another length than announced")
+            if published.changes:
+                body, before = self._incoming.open(name), models.load(published.version - 1)
+                return models.save_step(patched(before, published.version, published.digest, body))
+            model = self._mapped(name, published.version)
+            if model.digest != published.digest:
+                raise PeerRefusedError("the model does not match the announced digest")
+        except Exception:
+            self._incoming.clear()
+            raise
         return model
 
-    async def roll_back(self, wanted: RolledBack, body: bytes) -> bytes:
+    def _mapped(self, name: str, version: int) -> Model:
+        return mapped(self._task.task_id, version, Shape.of(self._task), self._incoming.path(name))
+
+    async def roll_back(self, wanted: RolledBack) -> Reception:
         """Publish the numbers of an older version again, if they are the ones that were published here."""
+        async with self._publishing:
+            return await self._roll_back(wanted)
+
+    async def _roll_back(self, wanted: RolledBack) -> Reception:
         digests = {one.version: one.digest for one in await self._ledger.versions(self._task.task_id)}
-        standing = await self.standing()
+        standing, done = await self.standing(), Reception(received=wanted.size, digest=wanted.digest_hex)
         if wanted.version <= standing.version and digests.get(wanted.version) == wanted.digest:
-            return wanted.digest  # already done
+            return done
         last = await self._ledger.last_round(self._task.task_id)
         if wanted.version != standing.version + 1 or (last is not None and not last.ended):
             raise PeerRefusedError("this is not the next version of the model, or a round has not ended here")
-        if not 0 <= wanted.source <= standing.version or hashlib.sha256(body).digest() != wanted.body_digest:
-            raise PeerRefusedError("this is not an older version of the model, or it was damaged in transit")
-        shape = Shape.of(self._task)
-        old = await self._party.workers.run(lambda: Model.decode(self._task.task_id, wanted.source, shape, body))
-        model = replace(old, version=wanted.version)
-        if old.digest != digests.get(wanted.source) or model.digest != wanted.digest:
-            raise PeerRefusedError("the numbers differ from those published here as that version")
+        if not 0 <= wanted.source <= standing.version or wanted.changes:
+            raise PeerRefusedError("this is not an older version of the model")
+        received = self._incoming.received(wanted.digest_hex)
+        if received < wanted.size:
+            return Reception(received=received)
+        model = await self._party.workers.run(lambda: self._read_older(wanted, digests.get(wanted.source)))
         await self._party.install(model)
         told = {"source": wanted.source, "version": wanted.version}
         await self._ledger.append_event("rollback", told, self._party.clock())
         await self._party.tidy()
-        return model.digest
+        await self._party.workers.run(self._incoming.clear)
+        return done
+
+    def _read_older(self, wanted: RolledBack, digest: bytes | None) -> Model:
+        try:
+            old = self._mapped(wanted.digest_hex, wanted.source)
+            model = replace(old, version=wanted.version)
+            if old.digest != digest or model.digest != wanted.digest:
+                raise PeerRefusedError("the numbers differ from those published here as that version")
+        except Exception:
+            self._incoming.clear()
+            raise
+        return model
 
     async def _end(self, record: RoundRecord, version: int | None) -> None:
         now = self._party.clock()
+        self._shares.drop(lambda _: True)  # its file may be removed from now on
         if record.state is RoundState.SHARED:
             await self._party.advance(
                 record.round_id, RoundState.SHARED, RoundState.RECONSTRUCTED, now, next_version=version
@@ -259,6 +338,7 @@ class Responder:
             return
         if record.state is not RoundState.SHARED:
             raise PeerRefusedError("this round has no sum to discard")
+        self._shares.drop(lambda _: True)
         await self._party.advance(round_id, RoundState.SHARED, RoundState.DISCARDED, self._party.clock(), reason=reason)
         await self._party.tidy()
 
@@ -275,6 +355,11 @@ class Responder:
             raise PeerRefusedError("this round is sealed, so it must be completed")
         await self._party.advance(round_id, record.state, RoundState.ABORTED, self._party.clock(), reason=reason)
         await self._party.tidy()
+
+
+def _most(shape: Shape) -> int:
+    """Return the most bytes that server 0 sends of a model: all numbers, because fewer changes are shorter."""
+    return 4 * shape.numbers
 
 
 def _names(stored: bytes) -> list[bytes]:

@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Request, Response, Security
-from pydantic import ValidationError
+from fastapi import APIRouter, Depends, Header, Path, Request, Response, Security
 from starlette.responses import StreamingResponse
 
 from secemb_party.errors import (
@@ -43,23 +42,27 @@ from secemb_party.peer_messages import (
     Prepared,
     Progress,
     Published,
+    Reception,
     RolledBack,
     SessionList,
     StandingMessage,
     Steered,
     Steering,
+    StoredShare,
 )
 from secemb_party.relay_frames import Frame, Refusal, Reply, read_frames
 from secemb_party.service import Party
-from secemb_party.storage import Shape
+from secemb_party.storage.blob import PIECE
+from secemb_party.storage.transit import PIECE_DIGEST
 from secemb_server1.relay import RelayReceiver
 from secemb_server1.responder import Responder
 from secemb_shared.errors import EncodingError, LengthError
+from secemb_shared.messages.canonical import LARGEST_NUMBER
 
 _PATIENCE = Patience(seconds=300.0, rate=0.0)
 _ON_THE_WAY_SECONDS = 5.0  # at most, since server 0 read its clock: it may have had to connect first
-PublishedHeader = Annotated[str, Header(alias="secemb-published", max_length=500)]
-Facts = TypeVar("Facts", bound=Published)
+PieceDigest = Annotated[str, Header(alias=PIECE_DIGEST, pattern="^[0-9a-f]{64}$")]
+Position = Annotated[int, Path(ge=0, le=LARGEST_NUMBER)]  # of the first byte of a piece
 _FIXED = 1 << 14  # bytes of a message without its sessions
 _EACH = 200  # bytes per session in a list
 _REFUSED = problem_responses(
@@ -79,7 +82,7 @@ _REFUSED = problem_responses(
 _FRAMES = {"requestBody": describe_binary("frames of device messages, concatenated")}
 _MOST_FRAMES_BYTES = (1 << 28) + (1 << 23)  # one message as long as the protocol allows, or many short ones
 _TOLD = {"requestBody": describe_binary("one message per prepared session, in the order of the list")}
-_NUMBERS = {"requestBody": describe_binary("the numbers of the model; empty if the round produces none")}
+_PIECES = {"requestBody": describe_binary("a piece of the model's numbers, or of the rows that have changed")}
 
 Check = Callable[[Request], None]
 
@@ -160,27 +163,33 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
         """Fix the list of the sum."""
         return ListDigest(digest=(await responder.commit(bytes.fromhex(round), sessions.names())).hex())
 
-    @router.post("/rounds/{round}/share", response_class=Response, openapi_extra=_describe(ListDigest))
-    async def share(round: RoundHex, sealed: Annotated[ListDigest, _message(ListDigest, party)]) -> Response:
-        """Return this server's share of the sealed list."""
-        data = await responder.share(bytes.fromhex(round), bytes.fromhex(sealed.digest))
-        return Response(await party.workers.run(lambda: data.read(0, data.size)), media_type=BINARY)
+    @router.post("/rounds/{round}/share", openapi_extra=_describe(ListDigest))
+    async def share(round: RoundHex, sealed: Annotated[ListDigest, _message(ListDigest, party)]) -> StoredShare:
+        """Store this server's share of the sealed list; return its size and digest."""
+        return await responder.share(bytes.fromhex(round), bytes.fromhex(sealed.digest))
 
-    @router.post("/rollback", openapi_extra=_NUMBERS)
-    async def roll_back(request: Request, published: PublishedHeader) -> ListDigest:
-        """Publish a version that has the numbers of an older one."""
-        facts = _read(RolledBack, published)
-        body = await read_exactly(request, 4 * Shape.of(party.task).numbers, _PATIENCE)
-        return ListDigest(digest=(await responder.roll_back(facts, body)).hex())
+    @router.get("/rounds/{round}/share/{sealed}/{first}", response_class=Response)
+    async def share_piece(round: RoundHex, sealed: RoundHex, first: Position) -> Response:
+        """Return a piece of the share of the sealed list, from this byte on."""
+        piece, digest = await responder.share_piece(bytes.fromhex(round), bytes.fromhex(sealed), first)
+        return Response(piece, media_type=BINARY, headers={PIECE_DIGEST: digest})
 
-    @router.post("/rounds/{round}/publish", openapi_extra=_NUMBERS)
-    async def publish(round: RoundHex, request: Request, published: PublishedHeader) -> ListDigest:
-        """Publish the next model, or end a round that produces none."""
-        facts = _read(Published, published)
-        announced = read_number(request.headers.get("content-length", "0"))
-        length = 0 if announced == 0 else 4 * Shape.of(party.task).numbers
-        body = await read_exactly(request, length, _PATIENCE)
-        return ListDigest(digest=(await responder.publish(bytes.fromhex(round), facts, body)).hex())
+    @router.put("/models/{digest}/{first}", openapi_extra=_PIECES)
+    async def model_piece(digest: RoundHex, first: Position, request: Request, piece_digest: PieceDigest) -> Reception:
+        """Receive a piece of a model, from this byte on; return how many bytes have arrived."""
+        require_media_type(request, BINARY)
+        piece = await read_small(request, _PATIENCE, most=PIECE)
+        return await responder.take_piece(bytes.fromhex(digest), first, piece, piece_digest)
+
+    @router.post("/rollback", openapi_extra=_describe(RolledBack))
+    async def roll_back(wanted: Annotated[RolledBack, _message(RolledBack, party)]) -> Reception:
+        """Publish a version that has the numbers of an older one, if they have arrived."""
+        return await responder.roll_back(wanted)
+
+    @router.post("/rounds/{round}/publish", openapi_extra=_describe(Published))
+    async def publish(round: RoundHex, published: Annotated[Published, _message(Published, party)]) -> Reception:
+        """Publish the next model if it has arrived, or end a round that produces none."""
+        return await responder.publish(bytes.fromhex(round), published)
 
     @router.post("/rounds/{round}/discard", openapi_extra=_describe(AbortReason))
     async def discard(round: RoundHex, why: Annotated[AbortReason, _message(AbortReason, party)]) -> ListDigest:
@@ -195,13 +204,6 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
         return ListDigest(digest=round)
 
     return router
-
-
-def _read(kind: type[Facts], header: str) -> Facts:
-    try:
-        return kind.model_validate_json(header)
-    except ValidationError:
-        raise PeerRefusedError("the header secemb-published is malformed") from None
 
 
 def relay_routes(receiver: RelayReceiver, refused: Refused, check_bearer: Check) -> APIRouter:

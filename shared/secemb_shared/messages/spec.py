@@ -24,7 +24,7 @@ from secemb_shared.ring import Ring
 from secemb_shared.secure_sum import SUM_RING
 
 SMALLEST_COHORT = 2  # a sum over one session would reveal it
-OPTIMISERS = ("adam", "momentum", "sgd")
+OPTIMISERS = ("adam", "lazy-adam", "momentum", "sgd")
 SCHEDULES = ("constant", "cosine")  # of the rates over a task's rounds
 SQUARED, BPR, SOFTMAX, NEXT = "squared", "bpr", "softmax", "next"
 # For ratings; for pairs of an item and a stranger; for an item among strangers; for the next event of a person, as

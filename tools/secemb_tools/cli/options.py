@@ -29,7 +29,7 @@ TransportOption = Annotated[
 
 # The words of a task's training.
 Loss = Literal["squared", "bpr", "softmax", "next"]
-Optimiser = Literal["adam", "momentum", "sgd"]
+Optimiser = Literal["adam", "lazy-adam", "momentum", "sgd"]
 Schedule = Literal["constant", "cosine"]
 
 RunsFolder = Annotated[Path, typer.Option("--runs", help="The directory of saved runs.")]

@@ -17,7 +17,8 @@ from time import perf_counter
 import numpy as np
 
 from secemb_party.evaluation import BATCH, Evaluation, KeysMessage, SessionBodies, Share
-from secemb_party.storage import Model, ModelFiles, Shape, ShareFiles, first_model
+from secemb_party.storage import Model, ModelFiles, Shape, ShareFiles, first_model, read_all, sha256_of
+from secemb_party.storage.publication import publication
 from secemb_party.storage.retention import FEWEST
 from secemb_sdk.round.session import DeviceSession
 from secemb_server0.reconstruct import add_shares, take_step
@@ -35,7 +36,7 @@ _PROCESS = 215_000_000  # Python, libraries, and freed blocks kept by the alloca
 _RETURNED = 32 << 20  # bytes: smaller blocks are not returned to the system (secemb_party.http.listeners)
 _UNRETURNED = 3  # arrays of the size of the table that are freed but kept, if they are smaller
 _FLOAT, _DOUBLE = 4, 8
-_MOMENTS = {"adam": 2, "momentum": 1, "sgd": 0}
+_MOMENTS = {"adam": 2, "lazy-adam": 2, "momentum": 1, "sgd": 0}
 _KEPT_ROUNDS = 3  # of bodies and shares: the default of keep_bodies_rounds
 _SESSION_IN_LISTS = 600  # bytes of one session in the lists that the servers exchange
 
@@ -180,15 +181,12 @@ def _after_the_seal(folder: Path, round_: RoundSpec, model: Model) -> tuple[floa
         digest = shares.save(round_.digest, bytes(32), share)
         times.append(perf_counter())
         own = shares.load(round_.digest, digest or b"")
-        hashlib.sha256(share)  # of the other server's
-        model = take_step(
-            store, round_, add_shares(round_, own.read(0, own.size), share), sessions=task.min_cohort
-        ).model
+        sha256_of(own)  # of the other server's
+        model = take_step(store, round_, add_shares(round_, own, own), sessions=task.min_cohort).model
         times.append(perf_counter())
-        body = store.load(model.version).encode()
-        hashlib.sha256(body)  # by each server
-        hashlib.sha256(body)
-        there.save(Model.decode(task.task_id, model.version, Shape.of(task), body))
+        sent = publication(model, store.load(model.version - 1), folder)
+        hashlib.sha256(read_all(sent.body))
+        there.save(model)
         times.append(perf_counter())
         found.append([end - start for start, end in pairwise(times)])
     return tuple(map(min, zip(*found[1:], strict=True)))  # the first step has no state to load

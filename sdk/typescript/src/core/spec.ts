@@ -20,7 +20,7 @@ const TEXTS = [
   "bias_decay", "bias_rate", "catalogue", "centre", "dense_rate", "guard", "highest", "identity0", "initial_scale",
   "loss", "lowest", "name", "optimiser", "predecessor", "relay_key", "row_decay", "row_rate", "schedule", "spread",
 ] as const;
-const OPTIMISERS = ["adam", "momentum", "sgd"];
+const OPTIMISERS = ["adam", "lazy-adam", "momentum", "sgd"];
 const SCHEDULES = ["constant", "cosine"];
 const LOSSES = ["squared", "bpr", "softmax", "next"];
 export const SURVEY_CAPACITIES = Array.from({ length: 10 }, (_, at) => 2 ** (at + 3));

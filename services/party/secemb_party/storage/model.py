@@ -54,17 +54,18 @@ class OptimiserState:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelStep:
-    """The next version of a model and the state of the optimiser after it, as blocks that follow each other.
+    """The next version of a model, and the state of the optimiser after it, as blocks that follow each other.
 
     A block has the next rows of some arrays: of the model's `rows` and `dense`, and of the state's, by their names.
     """
 
     task_id: bytes = field(repr=False)
     version: int  # of the model that the step produces
-    kind: str  # name of the optimiser
-    steps: int  # number of steps, this one included
-    state: Mapping[str, tuple[int, ...]]  # the shapes of the state's arrays
     blocks: Iterable[Mapping[str, Floats]] = field(repr=False)
+    kind: str = ""  # name of the optimiser; empty on a server that has none
+    steps: int = 0  # number of steps, this one included
+    state: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # the shapes of the state's arrays
+    digest: bytes | None = None  # that the version must have, if it is known
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,6 +12,7 @@ import re
 import shutil
 import threading
 from collections.abc import Collection
+from contextlib import ExitStack
 from pathlib import Path
 
 from secemb_party.errors import (
@@ -139,9 +140,12 @@ class ModelFiles:
             files.make_folder(self.folder)
             files.remove_unfinished(self.folder)
             try:
-                # The inner file gets its name first.
-                with whole_file(state, mode=files.PRIVATE) as outer, whole_file(model, mode=files.PRIVATE) as inner:
+                with ExitStack() as stack:  # the file that was opened last gets its name first
+                    outer = stack.enter_context(whole_file(state, mode=files.PRIVATE)) if step.kind else None
+                    inner = stack.enter_context(whole_file(model, mode=files.PRIVATE))
                     digest = write_step(outer, inner, step, self._shape, self._metadata)
+                    if step.digest not in (None, digest):
+                        raise WeightsError("the model does not match the announced digest")
                     if model.exists() and self.load(step.version).digest != digest:
                         raise ModelConflictError(_CONFLICT.format(model))
             except OSError as error:
