@@ -43,13 +43,13 @@ COMPILER = $${CC:-$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_con
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo docs docs-site test typescript bench loadtest memory pacing attack wire quality sequences paper paper-docs report-dp soak vectors check lint format format-check types kernel which-kernel kernel-check sanitize wheels constraints clean
+.PHONY: help demo docs docs-site test typescript bench loadtest memory pacing attack scale wire quality sequences paper paper-docs report-dp soak vectors check lint format format-check types kernel which-kernel kernel-check sanitize wheels constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo 'PYTHON=python3.12 VENV=.venv312 choose another interpreter; ARGS="…" is passed on to the command.'
-	@echo 'QUICK=1 makes bench, loadtest, memory, pacing, attack, wire, paper and the reports short; their figures then only show that they run.'
+	@echo 'QUICK=1 makes bench, loadtest, memory, pacing, attack, scale, wire, paper and the reports short; their figures then only show that they run.'
 
 demo: $(RUN) which-kernel ## show the whole product in a minute: two servers, 200 devices, a report in build/demo.html
 	@$(BIN)/python -m secemb_tools demo $(ARGS)
@@ -88,6 +88,10 @@ pacing: $(RUN) which-kernel ## simulate fleets of up to a million devices agains
 
 attack: $(RUN) which-kernel ## run hostile clients against two real servers, write build/attack.json and a page
 	@$(LAB) attack $(if $(QUICK),--quick) $(ARGS)
+
+# Ray is among what the tests need.
+scale: $(DEV) which-kernel ## measure a server past one machine, write build/scale.json and a page
+	@$(LAB) scale $(if $(SECTIONS),--sections $(SECTIONS)) $(if $(QUICK),--quick) $(ARGS)
 
 wire: $(RUN) which-kernel ## count a device's bytes on the wire and time reads, write build/wire.json
 	@$(LAB) wire $(if $(QUICK),--sessions 2 --catalogue ML100K) $(ARGS)
@@ -187,7 +191,7 @@ constraints: ## resolve the newest versions that pyproject.toml allows and pin t
 	@echo 'resolving in a fresh environment, build/constraints (about a minute)'
 	@rm -rf build/constraints && mkdir -p build && $(PYTHON) -m venv build/constraints
 	@$(PYTHON) -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); e = p['project']['optional-dependencies']; \
-		print(*p['build-system']['requires'], *p['project']['dependencies'], *e['server'], *e['tools'], *e['train'], *e['paper'], *e['wheels'], *e['dev'], sep='\n')" \
+		print(*p['build-system']['requires'], *p['project']['dependencies'], *e['server'], *e['tools'], *e['train'], *e['ray'], *e['paper'], *e['wheels'], *e['dev'], sep='\n')" \
 		>build/constraints/wanted.txt
 	@build/constraints/bin/python -m pip --disable-pip-version-check -qq install --upgrade -r build/constraints/wanted.txt
 	@build/constraints/bin/python -m pip --disable-pip-version-check check

@@ -305,6 +305,32 @@ def attack(
     raise typer.Exit(0 if reached else REFUSED)
 
 
+@app.command()
+def scale(
+    out: Annotated[Path, typer.Option(help="JSON file for the figures; a page is written next to it.")] = Path(
+        "build/scale.json"
+    ),
+    sections: Annotated[
+        str, typer.Option(help="Measure only these sections, separated by commas; the others in --out are kept.")
+    ] = "",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Use small catalogues, without goals that depend on time.")
+    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep the sections that are in --out.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Measure what a server does with more than one machine.
+
+    Exits with code 1 if a goal is missed.
+    """
+    from secemb_lab.scale.report import run
+
+    names = [one.strip() for one in sections.split(",")] if sections else []
+    with refusals(), usage_errors():
+        code = run(out, names=names, quick=quick, resume=resume, as_json=json)
+    raise typer.Exit(code)
+
+
 @report_app.command()
 def dp(
     path: Annotated[Path, typer.Option(help="A set of ratings: a directory or a file, as `secemb simulate` reads it.")],

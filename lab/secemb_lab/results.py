@@ -273,6 +273,27 @@ class AttackReport(TypedDict):
     goals: list[Bar]
 
 
+class ScaleSection(TypedDict):
+    """A section of the report on scale: its table, its goals, and the figures behind them."""
+
+    name: str
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    goals: list[Bar]
+    figures: list[dict[str, Any]]
+    remarks: list[str]
+
+
+class ScaleReport(TypedDict):
+    """`scale`."""
+
+    quick: bool
+    machine: Machine
+    sections: list[ScaleSection]
+    goals: list[Bar]
+
+
 class QualityReport(TypedDict):
     """`quality`."""
 
@@ -355,6 +376,7 @@ RESULTS: dict[str, Any] = {
     "paper": Paper,
     "quality": QualityReport,
     "report dp": DpReport,
+    "scale": ScaleReport,
     "sequences": SequenceReport,
     "vectors": Vectors,
     "wire": Wire,

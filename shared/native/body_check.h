@@ -127,7 +127,8 @@ TARGET static int NAME(answer_checked)(const paths_t *p, const table_t *table, c
             NAME(leaf_masks)(&keys[HASHES], first, count, leaf_masks);
             for (size_t slot = part->slot_from; slot < part->slot_to; slot += GROUP) {
                 const NAME(checked_slots) four = NAME(load_checked)(
-                    &keys[HASHES], checks->corrections + (session * p->slots + slot) * HASH, slot, part->slot_to - slot);
+                    &keys[HASHES], checks->corrections + (session * p->slots + slot) * HASH, checks->first_slot + slot,
+                    part->slot_to - slot);
                 NAME(load_tree)(tree, p, SCHEDULES(schedules, session), session, slot);
                 const V4 *nodes = NAME(expand_chunk)(tree, p->depth, bits, first, count, (V4 *)memory,
                                                      (V4 *)(memory + NODE_BYTES));

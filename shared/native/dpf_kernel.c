@@ -369,16 +369,16 @@ static PyObject *py_leaf_hashes(PyObject *self, PyObject *args) {
 static PyObject *py_answer_checked(PyObject *self, PyObject *args) {
     session_arguments a;
     Py_buffer order, rows, answers, leaf_keys, corrections, keys, fingerprints;
-    Py_ssize_t leaves, slots_per_bin, items, columns, part[4];
+    Py_ssize_t leaves, slots_per_bin, items, columns, first_slot, part[4];
     paths_t paths;
     table_t table;
     part_t work;
     int failed = 0;
     (void)self;
-    if (!PyArg_ParseTuple(args, "(iy*y*y*y*nni)(y*nnn)(nnnn)y*n(y*y*y*)w*w*", &a.party, &a.keys, &a.roots, &a.left,
+    if (!PyArg_ParseTuple(args, "(iy*y*y*y*nni)(y*nnn)(nnnn)y*n(y*y*y*n)w*w*", &a.party, &a.keys, &a.roots, &a.left,
                           &a.right, &a.sessions, &a.slots, &a.depth, &order, &leaves, &slots_per_bin, &items, &part[0],
-                          &part[1], &part[2], &part[3], &rows, &columns, &leaf_keys, &corrections, &keys, &answers,
-                          &fingerprints))
+                          &part[1], &part[2], &part[3], &rows, &columns, &leaf_keys, &corrections, &keys, &first_slot,
+                          &answers, &fingerprints))
         return NULL;
     const int ok = check_sessions(&a, &paths) && check_table(&order, leaves, slots_per_bin, items, &paths, &table) &&
                    check_part(part, &paths, &table, &work) && (columns >= 1 || refuse("no columns")) &&
@@ -387,9 +387,10 @@ static PyObject *py_answer_checked(PyObject *self, PyObject *args) {
                    fits(&leaf_keys, paths.sessions, BLOCK, 1, "leaf keys") &&
                    fits(&corrections, times(paths.sessions, paths.slots), HASH, 1, "corrections") &&
                    fits(&keys, HASHES + 1, BLOCK, 1, "keys") &&
-                   fits(&fingerprints, paths.sessions, BLOCK, 1, "fingerprints");
+                   fits(&fingerprints, paths.sessions, BLOCK, 1, "fingerprints") &&
+                   (first_slot >= 0 || refuse("the first slot is negative"));
     if (ok) {
-        const checks_t checks = {leaf_keys.buf, corrections.buf, keys.buf};
+        const checks_t checks = {leaf_keys.buf, corrections.buf, keys.buf, (size_t)first_slot};
         Py_BEGIN_ALLOW_THREADS
         failed = active->answer_checked(&paths, &table, &checks, &work, rows.buf, (size_t)columns, answers.buf,
                                         fingerprints.buf);

@@ -36,6 +36,7 @@ typedef struct {
     const uint8_t *leaf_keys;   /* (sessions, 16): public */
     const uint8_t *corrections; /* (sessions, slots, 48): public */
     const uint8_t *keys;        /* (4, 16): known only to the two servers */
+    size_t first_slot;          /* of the session, if these are the slots of a range */
 } checks_t;
 
 enum { HASHES = 3, HASH = HASHES * BLOCK }; /* of one leaf */

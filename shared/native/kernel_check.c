@@ -96,7 +96,7 @@ static void check_server(const kernel_t *k, size_t bins, size_t slots_per_bin, s
     print_digest("row_tags", tags, items * 4);
     uint8_t *leaf_keys = fill(sessions * BLOCK), *corrections = fill(sessions * slots * HASH), *secrets = fill(4 * BLOCK);
     uint8_t *prints = fill(sessions * BLOCK), *hashes = fill(slots * HASH);
-    const checks_t checks = {leaf_keys, corrections, secrets};
+    const checks_t checks = {leaf_keys, corrections, secrets, 0};
     if (k->answer_checked(&paths, &table, &checks, &part, rows, columns, answers, prints)) abort();
     print_digest("answer_checked", answers, sessions * slots * columns * 4);
     print_digest("fingerprints", prints, sessions * BLOCK);

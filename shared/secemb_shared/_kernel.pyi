@@ -63,7 +63,7 @@ def answer_checked(
     part: Part,
     rows: Buffer,
     columns: int,
-    checks: tuple[Buffer, Buffer, Buffer],
+    checks: tuple[Buffer, Buffer, Buffer, int],
     answers: Buffer,
     fingerprints: Buffer,
     /,

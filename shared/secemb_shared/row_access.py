@@ -30,9 +30,13 @@ def tag_rows(round_: RoundSpec, table: Rows, backend: Backend | None = None) -> 
     task = round_.task
     if table.shape != (task.items, task.row_width) or table.dtype != np.float32:
         raise SpecError("the item table must be float32 with one row per item of the task")
-    bits = np.ascontiguousarray(table).view(np.uint32)
-    tags = _tags(round_, bits, np.arange(task.items, dtype=np.int64), backend)
-    return np.concatenate([bits, tags[:, None]], axis=1)
+    return tag_some(round_, table, np.arange(task.items, dtype=np.int64), backend)
+
+
+def tag_some(round_: RoundSpec, rows: Rows, items: Indices, backend: Backend | None = None) -> Words32:
+    """Return the (n, width + 1) words of some rows, given their items."""
+    bits = np.ascontiguousarray(rows).view(np.uint32)
+    return np.concatenate([bits, _tags(round_, bits, items, backend)[:, None]], axis=1)
 
 
 def answer(round_: RoundSpec, held: HeldKeys, tagged: Words32, backend: Backend | None = None) -> Words32:

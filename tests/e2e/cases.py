@@ -166,6 +166,7 @@ CASES: dict[str, Case] = {
     "loadtest": Case(bad=lambda _: ("--catalogue", "ML2M"), fix="choose one of ML100K, ML1M", code=2),
     "memory": Case(bad=lambda _: ("--items", "many"), fix="separated by commas", code=2),
     "attack": Case(bad=lambda _: ("--attack", "none such"), fix="choose one of none, ring extremes", code=2),
+    "scale": Case(bad=lambda _: ("--sections", "none"), fix="choose one of engines", code=2),
     "pacing": Case(bad=lambda _: ("--devices", "7"), fix="choose one of 1000, 100000", code=2),
     "paper": Case(
         good=lambda place: ("--quick", "--tables", "breakpoint", "--folder", place.new()),

@@ -12,6 +12,7 @@ _LOADTEST = "tests/e2e/test_loadtest.py::test_devices_move_what_the_plan_says_of
 _MEMORY = "tests/e2e/test_loadtest.py::test_the_memory_of_real_servers_is_compared_with_the_plan"
 _PACING = "tests/e2e/test_loadtest.py::test_simulated_fleets_reach_their_goals_and_are_drawn"
 _ATTACK = "tests/e2e/test_attack.py::test_attacks_on_real_servers_change_nothing_and_are_seen"
+_SCALE = "tests/integration/test_scale.py::test_a_short_report_finds_the_same_bytes_and_reaches_its_goals"
 _SEQUENCES = "tests/integration/test_sequences_report.py::test_a_short_report_measures_every_case_and_writes_its_files"
 _QUALITY = "tests/integration/test_quality.py::test_a_short_run_measures_every_part_and_writes_its_files"
 _WIRE = "tests/e2e/test_wire.py::test_a_relayed_device_keeps_its_limit_and_each_request_has_a_short_head"
@@ -34,6 +35,7 @@ ELSEWHERE: dict[tuple[str, str], str] = {
     **{("model reset-optimiser", kind): _RECOVERY for kind in (SUCCESS, JSON)},
     **{("model rollback", kind): _SERVERS for kind in (SUCCESS, JSON)},
     **{("attack", kind): _ATTACK for kind in (SUCCESS, JSON)},
+    **{("scale", kind): _SCALE for kind in (SUCCESS, JSON)},
     **{("pacing", kind): _PACING for kind in (SUCCESS, JSON)},
     **{(f"round {name}", kind): _ROUND_END for name in ("abort", "close") for kind in (SUCCESS, JSON)},
     **{("quality", kind): _QUALITY for kind in (SUCCESS, JSON)},

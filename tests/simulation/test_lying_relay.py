@@ -11,7 +11,7 @@ from tests.simulation.pair import Pair, a_pair
 from tests.simulation.tampering import LONG, comes_back, noting
 
 from secemb_party.compute.threads import ThreadRound
-from secemb_party.evaluation import Evaluation
+from secemb_party.evaluation import Evaluation, WholeTable
 from secemb_sdk.round.contribute import Contributed, NotNow
 from secemb_sdk.steps import Answer, Request
 
@@ -101,10 +101,13 @@ async def test_rows_of_the_version_before_show_in_the_tag() -> None:
         phones = [a_phone(pair, number) for number in range(2)]
         for phone in phones:
             await contributed(phone)
-        before = await current_evaluation(pair)
+        before = (await current_evaluation(pair)).slots
         await pair.finish()
         await pair.step()
-        (await current_evaluation(pair)).tagged[:] = before.tagged
+        now = (await current_evaluation(pair)).slots
+        assert isinstance(before, WholeTable)
+        assert isinstance(now, WholeTable)
+        now.tagged[:] = before.tagged
         phones[0].log({5: 1.0, 6: 1.0})
         await uploads_zeros(phones[0])
         assert phones[0].model.trained == 1  # in the round before

@@ -27,6 +27,7 @@ from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.privacy import BudgetLine, Privacy
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 from secemb_shared.privacy import add_noise
+from secemb_shared.randomness import RandomBytes
 
 pytestmark = pytest.mark.asyncio
 
@@ -60,7 +61,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, blur: Any = add_promised_noise) -> 
     """Look at the noise while it is added."""
     draws = Draws()
 
-    def watch(round_: RoundSpec, share: Share) -> None:
+    def watch(round_: RoundSpec, share: Share, _random_bytes: RandomBytes) -> None:
         draws.before.append(Share(share.rows.copy(), share.dense.copy(), share.sums.copy()))
         blur(round_, share)
         draws.after.append(Share(share.rows.copy(), share.dense.copy(), share.sums.copy()))

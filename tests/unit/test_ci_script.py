@@ -69,7 +69,13 @@ def test_what_is_missing_or_left_behind_stops_a_merge(
 
 @pytest.mark.parametrize(
     ("target", "report"),
-    [("quality", "quality"), ("sequences", "sequences"), ("pacing", "pacing"), ("attack", "attacks")],
+    [
+        ("quality", "quality"),
+        ("sequences", "sequences"),
+        ("pacing", "pacing"),
+        ("scale", "scale"),
+        ("attack", "attacks"),
+    ],
 )
 def test_a_report_that_misses_a_goal_stops_a_merge_and_is_shown(target: str, report: str, tmp_path: Path) -> None:
     done = decide(tmp_path, report=f"{target}) echo missed: a share; exit 1 ;;")

@@ -17,6 +17,7 @@ TARGETS = {
     "memory": "memory",
     "pacing": "pacing",
     "attack": "attack",
+    "scale": "scale",
     "wire": "wire",
     "quality": "quality",
     "sequences": "sequences",

@@ -71,6 +71,13 @@ class NoCompute:
         """Prepare nothing."""
         return UncomputedRound(spec)
 
+    def fault(self) -> str | None:
+        """Return None: nothing can fail."""
+        return None
+
+    def close(self) -> None:
+        """Do nothing."""
+
 
 class AgreeingPeer:
     """A server 1 with the same data as server 0; every call fails during an outage."""

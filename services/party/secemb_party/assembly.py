@@ -1,6 +1,7 @@
 """The creation of a party from settings."""
 
 import asyncio
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
 from secemb_party.certificates import watch_certificates
+from secemb_party.compute import Compute
 from secemb_party.compute.threads import ThreadCompute, Workers
 from secemb_party.errors import SettingsError
 from secemb_party.ledger import Ledger
@@ -40,7 +42,6 @@ async def open_party(settings: Settings) -> Party:
     memory = Memory(settings.work.memory_bytes)
     metrics.watch_memory(lambda: memory.held, memory.most)
     watch_certificates(metrics, settings)
-    backend = _backend(settings.work.kernel_threads)
     stores = open_stores(settings)
     if stores.objects is not None:
         await asyncio.to_thread(stores.objects.check)
@@ -60,7 +61,7 @@ async def open_party(settings: Settings) -> Party:
         objects=stores.objects,
         workers=workers,
         memory=memory,
-        compute=ThreadCompute(settings.role, workers, backend=backend, measure=metrics.kernel),
+        compute=_open_compute(settings, workers, metrics),
         ticket_key=ticket_public_key(settings),
         scratch=settings.data_dir,
         catalogue=catalogue,
@@ -86,6 +87,7 @@ async def open_party(settings: Settings) -> Party:
 
 async def close_party(party: Party) -> None:
     """Wait for running work and close the ledger."""
+    party.close_compute()
     party.workers.close()
     await party.ledger.close()
     if party.tracing is not None:
@@ -137,6 +139,32 @@ def _open_tracing(settings: Settings) -> "Tracing | None":
         raise SettingsError("tracing.endpoint: tracing needs extra packages; install `secemb[tracing]`") from None
     service = f"secemb-server{settings.role}"
     return Tracing(settings.tracing.endpoint, service=service, sample=settings.tracing.sample)
+
+
+def _open_compute(settings: Settings, workers: Workers, metrics: Metrics) -> Compute:
+    if settings.compute.engine == "threads":
+        backend = _backend(settings.work.kernel_threads)
+        return ThreadCompute(settings.role, workers, backend=backend, measure=metrics.kernel)
+    if find_spec("ray") is None:  # only its own process imports it
+        raise SettingsError(
+            'compute.engine: "ray" needs extra packages; install `secemb[ray]`, or set compute.engine = "threads"'
+        )
+    from secemb_party.compute.ray.messages import Options
+    from secemb_party.compute.ray.remote import RayCompute
+
+    options = Options(
+        address=settings.compute.address, workers=settings.compute.workers, memory_bytes=settings.compute.memory_bytes
+    )
+    compute = RayCompute(
+        settings.role,
+        workers,
+        options,
+        measure=metrics.kernel,
+        spent=metrics.kernel_spent,
+        replaced=metrics.compute_replaced,
+    )
+    metrics.watch_compute(lambda: compute.fault() is None)
+    return compute
 
 
 def _backend(threads: int) -> Backend:

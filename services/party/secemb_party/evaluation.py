@@ -4,9 +4,9 @@ This module does no I/O and does not remember sessions: the services' engines an
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,15 @@ class KeysMessage:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class ReadKeys:
+    """A KEYS message that fits its round, decoded."""
+
+    message: KeysMessage
+    held: HeldKeys
+    checks: SlotChecks | None  # only where updates follow
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class SessionBodies:
     """The two bodies of a complete session."""
 
@@ -65,10 +74,14 @@ class Share:
     whole: npt.NDArray[np.uint8] | None = None  # the memory of all parts, if they follow each other
 
     @classmethod
-    def empty(cls, round_: RoundSpec) -> "Share":
-        """Return the share of a sum over no sessions; its parts follow each other in memory, as in `encode`."""
+    def empty(cls, round_: RoundSpec, *, with_rows: bool = True) -> "Share":
+        """Return the share of a sum over no sessions; its parts follow each other in memory, as in `encode`.
+
+        Without rows it is for a sum whose rows are added up elsewhere.
+        """
         task, trains = round_.task, round_.kind == TRAIN
-        rows, dense = (task.items * task.row_width, task.dense_size) if trains else (0, 0)
+        rows = task.items * task.row_width if trains and with_rows else 0
+        dense = task.dense_size if trains else 0
         sizes = rows * task.ring.element_bytes, dense * task.ring.element_bytes
         whole = np.zeros(sum(sizes) + round_.sum_size * SUM_RING.element_bytes, dtype=np.uint8)
         parts = np.split(whole, np.cumsum(sizes))
@@ -128,6 +141,35 @@ def blur(round_: RoundSpec, share: Share, random_bytes: RandomBytes = secure_byt
     add_noise(share.sums, variance=noise.variance, random_bytes=random_bytes)
 
 
+class Slots(Protocol):
+    """The evaluation of all slots of a round: here, or by ranges in other processes."""
+
+    def answer(self, held: HeldKeys) -> Words32:
+        """Return the shares of the requested rows: (sessions, slots, width + 1)."""
+
+    def answer_checked(self, held: HeldKeys, checks: SlotChecks, keys: Blocks) -> tuple[Words32, Blocks]:
+        """Return the same, and a fingerprint of each session's leaves: (sessions, 16)."""
+
+
+# Adds the updates of sessions to sums of rows; fills the last argument with what each slot adds, if there is one.
+Accumulate = Callable[[HeldKeys, RingArray, RingArray | None], None]
+
+
+class WholeTable:
+    """All slots of a round, evaluated in this process."""
+
+    def __init__(self, round_: RoundSpec, tagged: Words32, backend: Backend) -> None:
+        self.tagged, self._round, self._backend = tagged, round_, backend
+
+    def answer(self, held: HeldKeys) -> Words32:
+        """Return the shares of the requested rows."""
+        return row_access.answer(self._round, held, self.tagged, self._backend)
+
+    def answer_checked(self, held: HeldKeys, checks: SlotChecks, keys: Blocks) -> tuple[Words32, Blocks]:
+        """Return the same, and a fingerprint of each session's leaves."""
+        return self._backend.answer_checked(held, self._round.leaf_table, self.tagged, checks, keys)
+
+
 class Evaluation:
     """One party's computations in one round, given the model that the round reads."""
 
@@ -135,13 +177,16 @@ class Evaluation:
         self,
         round_: RoundSpec,
         party: int,
-        tagged: Words32,
+        rows: Words32 | Slots,
         backend: Backend | None = None,
         *,
         check_key: bytes | None = None,
+        batch: int = BATCH,
     ) -> None:
-        self.round, self.party, self.tagged = round_, party, tagged
+        """Evaluate with the model's tagged rows, or wherever the slots of this round are evaluated."""
+        self.round, self.party, self._batch = round_, party, batch
         self._backend, self._check_key = backend or default_backend(), check_key
+        self.slots = WholeTable(round_, rows, self._backend) if isinstance(rows, np.ndarray) else rows
         self._verifier = self._make_verifier()
 
     @classmethod
@@ -173,11 +218,7 @@ class Evaluation:
 
     def answer(self, batch: Sequence[KeysMessage]) -> list[bytes]:
         """Return the ANSWER to each KEYS message: always the same for the same bytes."""
-        return [
-            encode_answer(self.round, keys.session_id, self.party, words)
-            for some in _batches(batch)
-            for keys, words in zip(some, self._words(some), strict=True)
-        ]
+        return [found for some in self._batches(batch) for found in self.answer_read(self.read(some))]
 
     def accept(self, batch: Sequence[KeysMessage]) -> list[tuple[bytes, bytes]]:
         """Return the ANSWER to each KEYS message, and a digest that must be the same for both parties.
@@ -185,62 +226,84 @@ class Evaluation:
         The digest covers the public part and, where updates follow, a fingerprint of all leaves: it is equal if, in
         each slot, the two parties' trees differ in at most one leaf.
         """
-        return [found for some in _batches(batch) for found in self._accept(some)]
+        return [found for some in self._batches(batch) for found in self.accept_read(self.read(some))]
 
-    def _accept(self, batch: Sequence[KeysMessage]) -> Iterator[tuple[bytes, bytes]]:
-        words, prints = self._answer_checked(batch) if self.round.kind == TRAIN else (self._words(batch), None)
-        for at, keys in enumerate(batch):
-            found = b"" if prints is None else bytes(prints[at])
-            alike = digest(public_keys_digest(keys.body) + found)
-            yield encode_answer(self.round, keys.session_id, self.party, words[at]), alike
+    def read(self, batch: Sequence[KeysMessage]) -> list[ReadKeys]:
+        """Decode KEYS messages; one that does not fit the round is refused."""
+        held = [self._held(one.session_id, one.body) for one in batch]
+        if self.round.kind != TRAIN:
+            return [ReadKeys(one, keys, None) for one, keys in zip(batch, held, strict=True)]
+        checks = [slot_checks(self.round, one.session_id, one.body) for one in batch]
+        return [ReadKeys(*one) for one in zip(batch, held, checks, strict=True)]
 
-    def _answer_checked(self, batch: Sequence[KeysMessage]) -> tuple[Words32, Blocks]:
+    def answer_read(self, batch: Sequence[ReadKeys]) -> list[bytes]:
+        """Return the ANSWER to each decoded message, in one pass."""
+        return self._encoded(batch, self.slots.answer(HeldKeys.together([one.held for one in batch])))
+
+    def accept_read(self, batch: Sequence[ReadKeys]) -> list[tuple[bytes, bytes]]:
+        """Return the ANSWER to each decoded message and its digest, in one pass."""
+        public = [public_keys_digest(one.message.body) for one in batch]
+        if self.round.kind != TRAIN:
+            return list(zip(self.answer_read(batch), map(digest, public), strict=True))
         if self._check_key is None:
             raise SessionError("this round has no check key, so its sessions cannot be checked")
-        checks = SlotChecks.together([slot_checks(self.round, keys.session_id, keys.body) for keys in batch])
-        keys = fingerprint_keys(self._place, self._check_key)
-        return self._backend.answer_checked(self._held_of(batch), self.round.leaf_table, self.tagged, checks, keys)
+        held = HeldKeys.together([one.held for one in batch])
+        checks = SlotChecks.together([one.checks for one in batch if one.checks is not None])
+        words, prints = self.slots.answer_checked(held, checks, fingerprint_keys(self._place, self._check_key))
+        alike = [digest(own + bytes(found)) for own, found in zip(public, prints, strict=True)]
+        return list(zip(self._encoded(batch, words), alike, strict=True))
 
-    def _words(self, batch: Sequence[KeysMessage]) -> Words32:
-        return row_access.answer(self.round, self._held_of(batch), self.tagged, self._backend)
+    def _encoded(self, batch: Sequence[ReadKeys], words: Words32) -> list[bytes]:
+        ids = [one.message.session_id for one in batch]
+        return [encode_answer(self.round, own, self.party, some) for own, some in zip(ids, words, strict=True)]
 
-    def _held_of(self, batch: Sequence[KeysMessage]) -> HeldKeys:
-        return HeldKeys.together([self._held(keys.session_id, keys.body) for keys in batch])
-
-    def add(self, sessions: Sequence[SessionBodies], share: Share) -> list[bytes]:
+    def add(self, sessions: Sequence[SessionBodies], share: Share, into: Accumulate | None = None) -> list[bytes]:
         """Add these sessions to the share in place; return this party's message to the other about each of them.
 
-        The messages are empty if updates are not checked.
+        The messages are empty if updates are not checked. `into` adds up the rows if the share has none.
         """
+        return self._add(sessions, share, into or self._into(share), self._verifier)
+
+    def _add(
+        self, sessions: Sequence[SessionBodies], share: Share, into: Accumulate, verifier: Verifier | None
+    ) -> list[bytes]:
         told: list[bytes] = []
-        for some in _batches(sessions):
+        for some in self._batches(sessions):
             if self.round.kind == TRAIN:
-                told += self._add_updates(some, share)
+                told += self._add_updates(some, share, into, verifier)
             else:
                 for one in some:
                     self._add_sum(one.session_id, one.update, share.sums)
                     told.append(b"")
         return told
 
-    def remove(self, sessions: Sequence[SessionBodies], share: Share) -> None:
-        """Subtract sessions that were added before from the share in place."""
-        removed = Share.empty(self.round)
-        self.add(sessions, removed)
+    def _into(self, share: Share) -> Accumulate:
+        def accumulate(held: HeldKeys, words: RingArray, slot_sums: RingArray | None) -> None:
+            row_access.accumulate(self.round, held, words, share.rows, self._backend, slot_sums=slot_sums)
+
+        return accumulate
+
+    def remove(self, sessions: Sequence[SessionBodies], share: Share, out_of: Accumulate | None = None) -> None:
+        """Subtract sessions that were added before from the share in place; `out_of` subtracts the rows elsewhere."""
+        removed = Share.empty(self.round, with_rows=out_of is None)
+        self._add(sessions, removed, out_of or self._into(removed), None)
         for part, own in ((share.rows, removed.rows), (share.dense, removed.dense), (share.sums, removed.sums)):
             np.subtract(part, own, out=part)
 
-    def _add_updates(self, sessions: Sequence[SessionBodies], share: Share) -> list[bytes]:
+    def _add_updates(
+        self, sessions: Sequence[SessionBodies], share: Share, into: Accumulate, verifier: Verifier | None
+    ) -> list[bytes]:
         held = HeldKeys.together([self._held(one.session_id, one.keys) for one in sessions])
         updates = [decode_update(self.round, one.session_id, self.party, one.update) for one in sessions]
         words = np.stack([update[0] for update in updates])
-        slot_sums = None if self._verifier is None else np.empty_like(words)
-        row_access.accumulate(self.round, held, words, share.rows, self._backend, slot_sums=slot_sums)
+        slot_sums = None if verifier is None else np.empty_like(words)
+        into(held, words, slot_sums)
         for one, (_, dense) in zip(sessions, updates, strict=True):
             self._add_dense(one.session_id, one.keys, dense, share.dense)
-        if self._verifier is None or slot_sums is None:
+        if verifier is None or slot_sums is None:
             return [b""] * len(sessions)
         found = zip(sessions, updates, slot_sums, strict=True)
-        return [self._tell(self._verifier, one, *update, sums) for one, update, sums in found]
+        return [self._tell(verifier, one, *update, sums) for one, update, sums in found]
 
     def _tell(
         self, verifier: Verifier, one: SessionBodies, words: RingArray, dense: RingArray | None, slot_sums: RingArray
@@ -257,6 +320,9 @@ class Evaluation:
                 norm_share=share,
             )
         )
+
+    def _batches(self, sequence: Sequence[One]) -> Iterator[Sequence[One]]:
+        return (sequence[first : first + self._batch] for first in range(0, len(sequence), self._batch))
 
     def _held(self, session_id: bytes, data: bytes) -> HeldKeys:
         return decode_keys(self.round, session_id, self.party, data, self._backend)
@@ -296,7 +362,3 @@ def share_bytes(round_: RoundSpec) -> int:
     task, trains = round_.task, round_.kind == TRAIN
     numbers = task.items * task.row_width + task.dense_size if trains else 0
     return numbers * task.ring.element_bytes + round_.sum_size * SUM_RING.element_bytes
-
-
-def _batches(sequence: Sequence[One]) -> Iterator[Sequence[One]]:
-    return (sequence[first : first + BATCH] for first in range(0, len(sequence), BATCH))

@@ -123,6 +123,9 @@ class Metrics:
 
     def _register_surroundings(self) -> None:
         self._kernel = self._histogram("secemb_kernel_seconds", "Processor time in the kernel", "operation")
+        self._able = self._gauge("secemb_compute_ready", "1 while the engine can compute, 0 otherwise")
+        self._able.set(1)
+        self._replaced = self._counter("secemb_compute_replaced", "Workers of the engine that were lost and replaced")
         self._ledger = self._histogram("secemb_ledger_seconds", "Calls to the database", "operation", "outcome")
         self._peer_calls = self._histogram("secemb_peer_call_seconds", "Calls to the peer", "route", "outcome")
         self._heard = self._gauge(
@@ -297,6 +300,18 @@ class Metrics:
             yield
         finally:
             self._labelled(self._kernel, word(operation)).observe(thread_time() - start)
+
+    def kernel_spent(self, operation: str, seconds: float) -> None:
+        """Record the processor time that workers on other machines spent on an operation of the kernel."""
+        self._labelled(self._kernel, word(operation)).observe(seconds)
+
+    def watch_compute(self, able: Callable[[], bool]) -> None:
+        """Set the function that returns whether the workers on other machines can compute."""
+        self._able.set_function(able)
+
+    def compute_replaced(self, count: int) -> None:
+        """Count workers that were lost and replaced."""
+        self._replaced.inc(count)
 
     @contextmanager
     def ledger(self, operation: str) -> Iterator[None]:

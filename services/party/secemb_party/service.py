@@ -122,9 +122,15 @@ class Party:
         wrong = [Check(fault.check, False, f"{fault.text}; {fault.fix}") for fault in faults]
         shortage = self.space.shortage() or await self._store_health.fault()
         room = Check("storage", shortage is None, shortage or "")
+        unable = self._compute.fault()
+        compute = Check("compute", unable is None, unable or "")
         wrong_clock = self.peer_clock.fault()
         clock = Check("clock", wrong_clock is None, wrong_clock or "")
-        return [Check("ledger", True, ""), *(wrong or [Check(MODEL, True, "")]), room, clock, *drained]
+        return [Check("ledger", True, ""), *(wrong or [Check(MODEL, True, "")]), compute, room, clock, *drained]
+
+    def close_compute(self) -> None:
+        """End what the engine has started."""
+        self._compute.close()
 
     async def probe_ledger(self) -> None:
         """Check whether a database that failed to write can write again, because there may be nothing else to write."""

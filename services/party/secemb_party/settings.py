@@ -108,6 +108,15 @@ class Work(Section):
     kernel_threads: Annotated[int, Field(ge=1, le=256)] = 1
 
 
+class Compute(Section):
+    """Where the kernel runs: in threads of this process, or on workers at Ray."""
+
+    engine: Literal["threads", "ray"] = "threads"
+    address: str = "auto"
+    workers: Annotated[int, Field(ge=1, le=1024)] = 2
+    memory_bytes: Annotated[int, Field(ge=1)] | None = None
+
+
 class Operator(Listening):
     """The operator's listener: the page and the operator API; without a file of tokens it is off."""
 
@@ -219,6 +228,7 @@ class Settings(Section):
     task: Task
     relay: Relay = Relay()
     work: Work = Work()
+    compute: Compute = Compute()
     operator: Operator = Operator()
     metrics: Metrics = Metrics()
     rounds: Rounds = Rounds()
@@ -235,6 +245,8 @@ class Settings(Section):
                 faults.append(f"{name}.tls_cert and {name}.tls_key: set both, or leave both out behind a TLS proxy")
         if self.ledger.password_file is not None and self.ledger.url is None:
             faults.append("ledger.password_file: set ledger.url as well, or remove it")
+        if self.compute.engine == "threads" and (unused := self.compute.model_fields_set - {"engine"}):
+            faults.append(f'compute.{min(unused)}: only used with engine = "ray"; remove it, or set compute.engine')
         if self.rounds.evaluate_every == 1:
             faults.append(
                 "rounds.evaluate_every: 1 would leave no rounds for training; set 2 or more, or 0 to disable"

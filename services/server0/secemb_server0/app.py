@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
 
 from secemb_party.assembly import close_party, find_operators, ticket_private_key
+from secemb_party.compute import ComputeUnavailableError
 from secemb_party.errors import (
     LedgerTakenError,
     LedgerUnavailableError,
@@ -139,7 +140,13 @@ def create_server0(
 
 
 # Errors that a retry may resolve.
-_PASSING = (PeerUnavailableError, LedgerUnavailableError, LedgerTakenError, StorageUnavailableError)
+_PASSING = (
+    PeerUnavailableError,
+    LedgerUnavailableError,
+    LedgerTakenError,
+    StorageUnavailableError,
+    ComputeUnavailableError,
+)
 _LONGEST_PAUSE = 15.0
 _REFUSED_PAUSE = 10.0
 

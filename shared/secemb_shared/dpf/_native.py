@@ -178,7 +178,7 @@ class Native:
         answers = np.zeros((held.sessions, held.slots, rows.shape[1]), dtype=np.uint32)
         sessions, leaves, plain = _sessions(held), _table(table, rows), np.ascontiguousarray
         checked, parts = (
-            (plain(checks.leaf_keys), plain(checks.corrections), plain(keys)),
+            (plain(checks.leaf_keys), plain(checks.corrections), plain(keys), checks.first_slot),
             _slot_parts(table.geometry, self._threads),
         )
         prints = np.zeros((len(parts), held.sessions, BLOCK), dtype=np.uint8)

@@ -166,7 +166,7 @@ class Portable:
             for leaf, nodes in enumerate(trees):
                 hashes = leaf_hash(key, nodes, leaf)
                 values = corrected(hashes, control_bits(nodes), checks.corrections[session, some])
-                prints[session] ^= leaf_prints(keys, values, first_slot=first, leaf=leaf)
+                prints[session] ^= leaf_prints(keys, values, first_slot=checks.first_slot + first, leaf=leaf)
         return prints
 
     def _trees(self, held: HeldKeys, leaves: int, leaf_bytes: int) -> Iterator[tuple[int, int, Blocks]]:

@@ -30,6 +30,7 @@ class SlotChecks:
 
     leaf_keys: Blocks  # (sessions, 16)
     corrections: Blocks  # (sessions, slots, 48)
+    first_slot: int = 0  # of the session, if these are the slots of a range: the fingerprint depends on it
 
     @classmethod
     def of(cls, label: Label, corrections: Blocks) -> Self:

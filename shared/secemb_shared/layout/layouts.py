@@ -37,6 +37,10 @@ class Layout(ABC):
         """Return the item at each position of each bin, (tables * bins, leaves), -1 past the end of a short bin."""
 
     @abstractmethod
+    def order_of(self, first: int, last: int) -> Order:
+        """Return the rows `first` to `last` of `order()`: some of the bins, numbered through all tables."""
+
+    @abstractmethod
     def _fill(self, chosen: Indices, random_bytes: RandomBytes) -> tuple[Indices, Indices]:
         """Return the item and the position of every slot; `chosen` is checked, cut to capacity and shuffled."""
 
@@ -75,6 +79,10 @@ class DirectLayout(Layout):
     def order(self) -> Order:
         """Return the items in their own order, as one row."""
         return np.arange(self.geometry.items, dtype=np.int32).reshape(1, -1)
+
+    def order_of(self, first: int, last: int) -> Order:
+        """Return the items in their own order, if the only bin is among those."""
+        return self.order()[first:last]
 
     def _fill(self, chosen: Indices, random_bytes: RandomBytes) -> tuple[Indices, Indices]:
         slots = sample(np.arange(self.geometry.slots, dtype=np.int64), self.geometry.slots, random_bytes)
@@ -144,6 +152,20 @@ class BinnedLayout(Layout):
             stop = min(start + _BLOCK, geometry.items)
             dealt[start:stop] = permutation.inverse(np.arange(start, stop, dtype=np.int64))
         return np.ascontiguousarray(dealt.reshape(geometry.leaves, geometry.bins).T)
+
+    def order_of(self, first: int, last: int) -> Order:
+        """Return the item at each position of some bins; the time and memory are those of their items."""
+        geometry, order = self.geometry, np.full((last - first, self.geometry.leaves), PADDING, dtype=np.int32)
+        at_once = max(1, _BLOCK // geometry.leaves)
+        positions = np.arange(geometry.leaves, dtype=np.int64) * geometry.bins
+        for table, permutation in enumerate(self._permutations):
+            ours = range(max(first, table * geometry.bins), min(last, (table + 1) * geometry.bins))
+            for start in ours[::at_once]:
+                bins = np.arange(start, min(start + at_once, ours.stop), dtype=np.int64)
+                places = positions + (bins - table * geometry.bins)[:, None]
+                items = permutation.inverse(np.minimum(places, geometry.items - 1))
+                order[bins - first] = np.where(places < geometry.items, items, PADDING)
+        return order
 
     def _fill(self, chosen: Indices, random_bytes: RandomBytes) -> tuple[Indices, Indices]:
         choices, positions = self._dealt(chosen)

@@ -2,8 +2,8 @@
 
 An engine knows neither the ledger nor HTTP. Its inputs are messages as bytes; its outputs are answers and shares as
 bytes. Apart from the noise, everything is a function of the messages and the model, so lost work can simply be
-repeated. An engine could therefore spread a round over several machines: keys, updates and answers can all be
-partitioned by ranges of slots, and partial sums are added once at the end.
+repeated. An engine on several machines may lose one of them at any time. It then raises
+`ComputeUnavailableError`, and the call can be repeated; a sum that has raised it is started again.
 """
 
 from collections.abc import Sequence
@@ -63,6 +63,12 @@ class Compute(Protocol):
     @property
     def batch(self) -> int:
         """Return how many sessions to add per call."""
+
+    def fault(self) -> str | None:
+        """Return why the engine cannot compute now and what to do, without an address; None if it can."""
+
+    def close(self) -> None:
+        """End everything that the engine has started."""
 
     async def prepare(self, spec: RoundSpec, rows: Rows, check_key: bytes) -> PreparedRound:
         """Prepare a round for the model that it reads; `check_key` is the servers' shared secret for its checks."""

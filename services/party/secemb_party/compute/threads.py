@@ -16,11 +16,17 @@ from secemb_party.evaluation import BATCH, Evaluation, KeysMessage, SessionBodie
 from secemb_shared.dpf import Backend
 from secemb_shared.errors import SessionError
 from secemb_shared.messages import RoundSpec
+from secemb_shared.randomness import RandomBytes, secure_bytes
 from secemb_shared.row_access import Rows
 
 Result = TypeVar("Result")
 Measure = Callable[[str], AbstractContextManager[None]]
 _SMALL = 1 << 18  # this many bytes are checked and hashed faster than they are passed to a thread
+
+
+def no_measure(_operation: str) -> AbstractContextManager[None]:
+    """Measure nothing."""
+    return nullcontext()
 
 
 class Workers:
@@ -46,10 +52,23 @@ class ThreadCompute:
     batch = BATCH
 
     def __init__(
-        self, party: int, workers: Workers, *, backend: Backend | None = None, measure: Measure | None = None
+        self,
+        party: int,
+        workers: Workers,
+        *,
+        backend: Backend | None = None,
+        measure: Measure | None = None,
+        random_bytes: RandomBytes = secure_bytes,
     ) -> None:
         self._party, self.workers, self._backend = party, workers, backend
-        self._measure = measure or (lambda _operation: nullcontext())
+        self._measure, self.random_bytes = measure or no_measure, random_bytes
+
+    def fault(self) -> str | None:
+        """Return None: there are always threads."""
+        return None
+
+    def close(self) -> None:
+        """Do nothing: the threads belong to the server, which closes them."""
 
     async def prepare(self, spec: RoundSpec, rows: Rows, check_key: bytes) -> "ThreadRound":
         """Tag the model's rows and assign the items to bins: a fraction of a second, once per round."""
@@ -115,7 +134,7 @@ class ThreadSum:
     async def share(self) -> memoryview:
         """Add the noise, close the sum and return its bytes."""
         share, self._share = self._open(), None
-        await self._compute.run("noise", partial(blur, self._evaluation.round, share))
+        await self._compute.run("noise", partial(blur, self._evaluation.round, share, self._compute.random_bytes))
         return await self._compute.workers.run(share.memory)
 
     def _open(self) -> Share:

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from secemb_party import errors
+from secemb_party.compute import ComputeUnavailableError
 from secemb_party.logs import get_logger
 from secemb_shared import errors as shared
 
@@ -141,6 +142,7 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     errors.LedgerConflictError: _silent("conflict", 409, "The request conflicts with the server's current state"),
     errors.TokenConflictError: _spoken("token-conflict", 409, "The token or the device's name is already in use"),
     errors.StateConflictError: _silent("round-state", 409, "The round is in the wrong state for this request"),
+    ComputeUnavailableError: UNAVAILABLE,
     errors.StorageUnavailableError: UNAVAILABLE,
     errors.StorageFullError: UNAVAILABLE,
     errors.DamagedShareError: INTERNAL,
