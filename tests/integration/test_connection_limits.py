@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI, Request
 from starlette.responses import PlainTextResponse, Response
 
-from secemb_party.http.connection_limits import ConnectionLimits
+from secemb_party.http.connection_limits import ClientWarnings, ConnectionLimits
 from secemb_party.http.listeners import Listener, serve
 from secemb_tools.local.process import free_ports
 
@@ -197,6 +197,38 @@ async def test_connections_beyond_the_limit_are_closed_and_there_is_room_again_a
                 break
             client.close()
         client.close()
+
+
+UPGRADE = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+
+
+@pytest.mark.parametrize("data", [b"\xff\r\n\r\n", UPGRADE], ids=["garbage", "upgrade"])
+async def test_malformed_requests_are_counted_and_not_logged_one_by_one(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with listening(LIMITS) as port:
+        for _ in range(20):
+            client = await Client.to(port)
+            await client.send(data)
+            assert await client.answer() in (400, 404)
+            client.close()
+    about = [one for one in caplog.records if one.name.startswith("uvicorn.error")]
+    assert not [one for one in about if one.levelno >= logging.WARNING]
+    summaries = [one for one in caplog.records if "malformed" in one.getMessage()]
+    assert len(summaries) <= 1
+
+
+async def test_lines_about_the_servers_own_errors_are_not_withheld(caplog: pytest.LogCaptureFixture) -> None:
+    rule = ClientWarnings()
+
+    def passes(level: int, text: str) -> bool:
+        return rule.filter(logging.LogRecord("x", level, __file__, 1, text, (), None))
+
+    assert passes(logging.ERROR, "Exception in ASGI application")
+    with caplog.at_level(logging.WARNING):
+        assert not any(passes(logging.WARNING, "Invalid HTTP request received.") for _ in range(20))
+    [line] = [one.getMessage() for one in caplog.records if "malformed" in one.getMessage()]
+    assert "Invalid HTTP request received." in line
 
 
 async def test_there_are_never_more_connections_than_open_files_allow(

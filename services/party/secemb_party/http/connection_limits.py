@@ -4,6 +4,7 @@ uvicorn limits none of these. A client that never ends a header would hold its c
 """
 
 import asyncio
+import logging
 import resource
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from secemb_party.http.answer_transport import AnswerTransport
-from secemb_party.logs import get_logger
+from secemb_party.logs import Outage, get_logger
 
 _SPARE_FILES = 1280  # for the three other listeners, the ledger, the model and the connections to the other server
 _FEWEST = 16
@@ -49,6 +50,29 @@ class ConnectionLimits:
 FEW = ConnectionLimits()  # for listeners that devices do not use
 
 
+class ClientWarnings(logging.Filter):
+    """Counts uvicorn's warnings about clients, and logs them from time to time; everything else passes.
+
+    uvicorn logs a line, or two, for each malformed request. Any client could fill the disk with them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._malformed = Outage("clients sent malformed requests", "")
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a line is logged as it is."""
+        if record.levelno != logging.WARNING:
+            return True
+        if "WebSocket" not in (cause := record.getMessage()):  # advice to install a library that is not wanted
+            self._malformed.failed(cause)
+        return False
+
+
+_ABOUT_CLIENTS = logging.getLogger("uvicorn.error.clients")
+_ABOUT_CLIENTS.addFilter(ClientWarnings())
+
+
 def connection_class(limits: ConnectionLimits) -> type[HttpToolsProtocol]:
     """Return uvicorn's HTTP protocol class with these limits."""
 
@@ -57,6 +81,7 @@ def connection_class(limits: ConnectionLimits) -> type[HttpToolsProtocol]:
 
         def __init__(self, *arguments: Any, **named: Any) -> None:
             super().__init__(*arguments, **named)
+            self.logger = _ABOUT_CLIENTS
             self._deadline: asyncio.TimerHandle | None = None
             self._in_head = False
             self._around_bodies = 0  # bytes since the last headers or body data: of headers, trailers or chunk sizes
