@@ -148,3 +148,22 @@ async def test_a_server_that_lost_its_ledger_to_another_stops_conducting_and_wri
             await until(lambda: bool(steps))
     assert caplog.text.count("another server process") == 1
     assert "no longer waiting" in caplog.text
+
+
+async def test_a_regular_call_that_server_1_does_not_answer_makes_devices_wait_longer() -> None:
+    """A step of a round waits a minute for a server 1 that hangs; devices would come back every few seconds."""
+    async with a_pair() as pair:
+        forecast = pair.server0.leader.forecast
+
+        def wait() -> float:
+            return forecast.opening(None, pair.clock.now) - pair.clock.now
+
+        pair.line.lose_requests = 2
+        await pair.exchange()
+        pair.clock.now += 300
+        await pair.exchange()
+        assert wait() == 300
+        await pair.step()  # an independent observation: it found server 1, but the last call did not
+        assert wait() == 300
+        await pair.exchange()
+        assert wait() == 1

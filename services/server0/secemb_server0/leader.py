@@ -123,7 +123,8 @@ class Leader:
         """Exchange states with server 1."""
         record = await self._ledger.current_round(self._task.task_id)
         round_id = record.round_id if record is not None and record.state is RoundState.OPEN else None
-        found = await self._peer.exchange(self._party.control.here, round_id, waiting=self._waiting)
+        with self.forecast.calling(self._party.clock):
+            found = await self._peer.exchange(self._party.control.here, round_id, waiting=self._waiting)
         if round_id is not None and found.aborted is not None:
             self._aborted_there = round_id, found.aborted
             self.changed.set()

@@ -2,10 +2,14 @@
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from statistics import median
+from typing import Literal
 
+from secemb_party.errors import PeerUnavailableError
 from secemb_party.ledger import RoundRecord
+from secemb_party.parts import Clock
 from secemb_shared.messages import TaskSpec
 
 JOINS_PER_SECOND = 20.0  # desired rate, unless the operator sets another
@@ -14,6 +18,7 @@ _SHORTEST, _LONGEST = 1.0, 86_400.0  # seconds that a device is asked to wait
 _AWAY_SECONDS = (5.0, 900.0)  # the shortest and the longest wait while no round can open
 _PAUSED_SECONDS = (60.0, 900.0)  # the same while an operator has paused the task
 _LEAST_RATE = 0.1  # smallest fraction of the desired rate, however busy the server is
+Observer = Literal["round", "call"]  # who notices that no round can open: a step of a round, or the regular call
 _DRAWS = 3  # pages drawn at random before the first with room is used
 
 
@@ -24,7 +29,7 @@ class Forecast:
         self._task = task
         self._lengths: list[float] = []  # from the first session to the end
         self._ends: list[float] = []  # from the last upload to the end
-        self._away_since: float | None = None
+        self._away: dict[Observer, float] = {}  # since when
         self._paused_since: float | None = None
 
     def learn(self, rounds: Sequence[RoundRecord]) -> None:
@@ -33,13 +38,23 @@ class Forecast:
         self._lengths = [end - self._started_at(one) for one, end in ended]
         self._ends = [end - one.sealing_at for one, end in ended if one.sealing_at is not None]
 
-    def away(self, now: float) -> None:
+    def away(self, now: float, by: Observer = "round") -> None:
         """Record that no round can open: server 1 or the ledger is unavailable."""
-        self._away_since = now if self._away_since is None else self._away_since
+        self._away.setdefault(by, now)
 
-    def back(self) -> None:
-        """Record that rounds can open again."""
-        self._away_since = None
+    def back(self, by: Observer = "round") -> None:
+        """Record that this observer knows of nothing that prevents rounds from opening."""
+        self._away.pop(by, None)
+
+    @contextmanager
+    def calling(self, clock: Clock) -> Iterator[None]:
+        """Record whether server 1 answers the regular call: a step of a round waits longer for a hung server."""
+        try:
+            yield
+        except PeerUnavailableError:
+            self.away(clock(), "call")
+            raise
+        self.back("call")
 
     def hold(self, since: float | None) -> None:
         """Record that an operator prevents rounds from opening; None: rounds open again."""
@@ -47,7 +62,8 @@ class Forecast:
 
     def opening(self, record: RoundRecord | None, now: float) -> float:
         """Return when the round after this one, which devices can join, should open; None: none can be joined."""
-        for since, (shortest, longest) in ((self._away_since, _AWAY_SECONDS), (self._paused_since, _PAUSED_SECONDS)):
+        away_since = min(self._away.values(), default=None)
+        for since, (shortest, longest) in ((away_since, _AWAY_SECONDS), (self._paused_since, _PAUSED_SECONDS)):
             if since is not None:  # as long again as it has lasted, so that devices ask less and less often
                 return now + min(max(shortest, now - since), longest)
         if record is None or not record.started:
