@@ -177,6 +177,11 @@ class Rounds(RuleBasedStateMachine):
         """Let a server die at one of its next writes."""
         self.pair.fuses[role].light(writes, after=after)
 
+    @rule(role=ROLE, calls=st.integers(0, 3), after=st.booleans())
+    def lose_workers(self, role: int, calls: int, after: bool) -> None:
+        """Let one of the next calls to a server's engine fail."""
+        self.pair.outages[role].plan(calls, after=after)
+
     @rule(count=st.sampled_from([1, 1, 2]))
     def lose_requests(self, count: int) -> None:
         self.pair.line.lose_requests = count
@@ -205,6 +210,7 @@ class Rounds(RuleBasedStateMachine):
         try:
             for role in (0, 1):
                 self.pair.fuses[role].writes = None
+                self.pair.outages[role].calls = None
                 self.resume(role)
                 self.end_drain(role)
             self.pair.line.lose_requests = self.pair.line.lose_responses = self.pair.line.hold_requests = 0

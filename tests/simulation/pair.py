@@ -25,7 +25,9 @@ from tests.simulation.faults import (
     Line,
     LostError,
 )
+from tests.simulation.faulty_compute import FaultyCompute, Outage
 
+from secemb_party.compute import ComputeUnavailableError
 from secemb_party.compute.threads import ThreadCompute, Workers
 from secemb_party.control import Control
 from secemb_party.errors import ControlRefusedError, PeerUnavailableError
@@ -114,6 +116,7 @@ class Pair:
     operators: Operators | None = None
     keep_versions: int = 3
     fuses: list[Fuse] = field(default_factory=lambda: [Fuse(), Fuse()])
+    outages: list[Outage] = field(default_factory=lambda: [Outage(), Outage()])  # of their engines
     parties: dict[int, Party] = field(default_factory=dict)
     damaged: bool = False  # a test has changed the files of a server
 
@@ -189,11 +192,14 @@ class Pair:
 
     async def step(self) -> Decision | None:
         """Let the leader do one thing; return what it was, or None if something planted came in between."""
+        failed = self.outages[1].failed
         try:
             return await self.server0.leader.step()
         except PeerUnavailableError as error:
-            if not isinstance(error.__cause__, LostError):
+            if not isinstance(error.__cause__, LostError) and self.outages[1].failed == failed:
                 self.line.broken.append(str(error))
+            return None
+        except ComputeUnavailableError:
             return None
         except CrashedError:
             await self.crash(0)
@@ -220,7 +226,7 @@ class Pair:
             return False
         return True
 
-    async def finish(self) -> None:
+    async def finish(self, *, keep_outages: bool = False) -> None:
         """Drive the leader, with time going on and nothing going wrong, to the end of its round and of a rollback.
 
         A round that waits for devices stays open.
@@ -228,6 +234,8 @@ class Pair:
         self.line.lose_requests = self.line.lose_responses = self.line.hold_requests = 0
         for fuse in self.fuses:
             fuse.writes = None
+        for outage in self.outages if not keep_outages else []:
+            outage.calls = None
         for _ in range(100):  # a session that server 1 never gets is waited for in small steps
             ledger = self.parties[0].ledger
             wish = await ledger.open_rollback(self.task.task_id)
@@ -265,11 +273,15 @@ class Pair:
             await self.crash(role)
 
     async def _carry(self, role: int, transport: httpx.ASGITransport, request: httpx.Request) -> httpx.Response | None:
+        failed = self.outages[role].failed
         answer = await transport.handle_async_request(request)
         await answer.aread()
         if self.fuses[role].dead:
             await self.crash(role)
             return None
+        if answer.status_code == 503 and self.outages[role].failed > failed:
+            assert int(answer.headers["retry-after"]) > 0
+            return None if request.url.path.startswith("/v1") else answer
         if answer.status_code >= 500:
             self.line.broken.append(f"{request.url.path}: {answer.text}")
         return answer
@@ -298,7 +310,7 @@ class Pair:
             models=models,
             shares=shares,
             workers=workers,
-            compute=ThreadCompute(role, workers),
+            compute=FaultyCompute(ThreadCompute(role, workers), self.outages[role]),
             ticket_key=TICKET_KEY.public_key(),
             scratch=folder,
             catalogue=open_catalogue(self.task, self.catalogue) if self.catalogue is not None else None,

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.devices.phone import Phone, a_phone, contributed, noticed
+from tests.simulation.faulty_compute import FaultyRound
 from tests.simulation.pair import Pair, a_pair
 from tests.simulation.tampering import LONG, comes_back, noting
 
@@ -118,8 +119,9 @@ async def current_evaluation(pair: Pair) -> Evaluation:
     record = await pair.parties[0].ledger.current_round(pair.task.task_id)
     assert record is not None
     prepared = await pair.parties[0].prepared(record.round_id)
-    assert isinstance(prepared, ThreadRound)
-    return prepared.evaluation
+    assert isinstance(prepared, FaultyRound)
+    assert isinstance(prepared.inner, ThreadRound)
+    return prepared.inner.evaluation
 
 
 async def reason_of(phone: Phone) -> str:
