@@ -50,7 +50,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="module")
 def engine(cluster: LocalCluster) -> Iterator[RayCompute]:
-    with an_engine(cluster.options(2)) as engine:
+    with an_engine(replace(cluster.options(2), connect_seconds=8.0)) as engine:
         assert engine.at_ray.connected(120.0), engine.fault()
         yield engine
 

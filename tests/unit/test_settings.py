@@ -236,3 +236,12 @@ def test_a_secret_is_read_when_the_server_starts(tmp_path: Path) -> None:
 def test_the_samples_are_toml_that_any_reader_takes() -> None:
     for sample in SAMPLES.glob("*.toml"):
         assert tomllib.loads(sample.read_text(encoding="utf-8"))["role"] in {0, 1}
+
+
+def test_what_is_meant_for_ray_is_refused_with_threads(server0: Path) -> None:
+    text = server0.read_text(encoding="utf-8")
+    server0.write_text(text.replace("# workers = 2", "workers = 8"), encoding="utf-8")
+    assert 'compute.workers: only used with engine = "ray"' in complaint(server0, {})
+    server0.write_text(text.replace('engine = "threads"', 'engine = "ray"'), encoding="utf-8")
+    found = load_settings(server0, {"SECEMB_COMPUTE__WORKERS": "8"}).compute
+    assert (found.engine, found.address, found.workers, found.memory_bytes) == ("ray", "auto", 8, None)

@@ -47,7 +47,6 @@ class Figures:
     catalogue: str
     engine: str
     workers: int
-    nodes: int
     sessions: int
     answer_ms: float  # for one session, as are the next two
     add_ms: float
@@ -96,7 +95,8 @@ def measure(*, quick: bool) -> Section:
     found = [figures for load in loads for figures in _threads(load, [1] if quick else [1, 2], quick=quick)]
     killed: list[bool] = []
     for count in workers:
-        with local_cluster(cpus=1, nodes=count) as cluster:
+        nodes = 1 if quick else count  # each takes many seconds to start
+        with local_cluster(cpus=count // nodes, nodes=nodes) as cluster:
             own, killed_here = _ray(cluster, loads, count, quick=quick)
             found += own
             killed += killed_here
@@ -109,8 +109,8 @@ def measure(*, quick: bool) -> Section:
         goals=[*_goals(found, quick=quick), *_survival(killed)],
         figures=[asdict(one) for one in found],
         remarks=[
-            "Each Ray worker is on a node of its own with one CPU; all nodes share this machine's cores with the"
-            " server.",
+            "All Ray workers and the server share this machine's cores"
+            + ("." if quick else "; each worker is on a node of its own."),
             "After the seal, a server adds what has not been added yet and makes the share: `share s` is the latter.",
         ],
     )
@@ -199,7 +199,6 @@ def _measured(load: Load, engine: Compute, name: str, count: int, spent: Spent, 
         catalogue=load.catalogue,
         engine=name,
         workers=count,
-        nodes=count if name == "ray" else 0,
         sessions=sessions,
         answer_ms=answer / sessions * 1e3,
         add_ms=add / sessions * 1e3,

@@ -61,7 +61,7 @@ async def open_party(settings: Settings) -> Party:
         objects=stores.objects,
         workers=workers,
         memory=memory,
-        compute=_open_compute(settings, workers, metrics),
+        compute=open_compute(settings, workers, metrics),
         ticket_key=ticket_public_key(settings),
         scratch=settings.data_dir,
         catalogue=catalogue,
@@ -141,7 +141,8 @@ def _open_tracing(settings: Settings) -> "Tracing | None":
     return Tracing(settings.tracing.endpoint, service=service, sample=settings.tracing.sample)
 
 
-def _open_compute(settings: Settings, workers: Workers, metrics: Metrics) -> Compute:
+def open_compute(settings: Settings, workers: Workers, metrics: Metrics) -> Compute:
+    """Return the engine that the settings choose."""
     if settings.compute.engine == "threads":
         backend = _backend(settings.work.kernel_threads)
         return ThreadCompute(settings.role, workers, backend=backend, measure=metrics.kernel)
