@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from secemb_party.evaluation import Evaluation, KeysMessage, SessionBodies, Share, check_update
-from secemb_shared import row_access
 from secemb_shared.dpf import CHECK_KEY_BYTES, Backend
 from secemb_shared.errors import SessionError, SpecError
 from secemb_shared.messages import RoundSpec
+from secemb_shared.row_words import Rows
 
 
 @dataclass(slots=True, repr=False)
@@ -24,7 +24,7 @@ class PartyRound:
         self,
         round_: RoundSpec,
         party: int,
-        table: row_access.Rows,
+        table: Rows,
         *,
         backend: Backend | None = None,
         check_key: bytes = bytes(CHECK_KEY_BYTES),

@@ -1,6 +1,6 @@
 """Rows of the item table, read and written through shares: neither server learns which rows they are.
 
-Reading: XOR-shared answers over float32 bits, and a tag that reveals a wrong one. The control bits of the two parties
+Reading: XOR-shared answers over the rows' bits, and a tag that reveals a wrong one. The control bits of the two parties
 are XOR shares of "is this the leaf?", so the XOR of each party's chosen rows is a share of the requested row:
 bit-exact, without fixed point. Every row has one more column with a 32-bit tag of its bytes, its item and the model
 version. The tag is not linear, so the check fails for rows that one side altered, mixed up or kept from an older
@@ -12,7 +12,6 @@ and the two sums add up to Σ β by item.
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from secemb_shared.dpf import Backend, HeldKeys, PathSecret, RingArray, default_backend
 from secemb_shared.dpf.backend import Words32
@@ -21,12 +20,11 @@ from secemb_shared.labels import Label, Purpose
 from secemb_shared.layout import Placement
 from secemb_shared.messages.spec import RoundSpec
 from secemb_shared.randomness import Indices
-
-Rows = npt.NDArray[np.float32]  # (n, width)
+from secemb_shared.row_words import Rows, as_words, from_words
 
 
 def tag_rows(round_: RoundSpec, table: Rows, backend: Backend | None = None) -> Words32:
-    """Return the (items, width + 1) words from which a server answers: the rows' bits and their tags."""
+    """Return the (items, row words + 1) words from which a server answers: the rows' bits and their tags."""
     task = round_.task
     if table.shape != (task.items, task.row_width) or table.dtype != np.float32:
         raise SpecError("the item table must be float32 with one row per item of the task")
@@ -34,13 +32,13 @@ def tag_rows(round_: RoundSpec, table: Rows, backend: Backend | None = None) -> 
 
 
 def tag_some(round_: RoundSpec, rows: Rows, items: Indices, backend: Backend | None = None) -> Words32:
-    """Return the (n, width + 1) words of some rows, given their items."""
-    bits = np.ascontiguousarray(rows).view(np.uint32)
+    """Return the (n, row words + 1) words of some rows, given their items."""
+    bits = as_words(rows, round_.task.row_bits)
     return np.concatenate([bits, _tags(round_, bits, items, backend)[:, None]], axis=1)
 
 
 def answer(round_: RoundSpec, held: HeldKeys, tagged: Words32, backend: Backend | None = None) -> Words32:
-    """Return one party's (sessions, slots, width + 1) shares of the rows that the sessions request."""
+    """Return one party's (sessions, slots, row words + 1) shares of the rows that the sessions request."""
     return (backend or default_backend()).answer(held, round_.leaf_table, tagged)
 
 
@@ -54,7 +52,7 @@ def recover(
         raise RowTagError(
             "a row is altered, stale or not the one requested; do not train on it, and upload zeros instead"
         )
-    return items, bits.view(np.float32)
+    return items, from_words(bits, round_.task.row_width, round_.task.row_bits)
 
 
 def _tags(round_: RoundSpec, bits: Words32, items: Indices, backend: Backend | None) -> Words32:

@@ -57,6 +57,9 @@ def plain_run(place: Place) -> Any:
         ("--devices", 13, "devices"),
         ("--cohort", 5, "cohort"),
         ("--rounds", 5, "rounds"),
+        ("--ring-bits", 24, "ring_bits"),
+        ("--fraction-bits", 13, "fraction_bits"),
+        ("--row-bits", 16, "row_bits"),
     ],
 )
 def test_every_option_of_a_simulation_is_in_its_scenario_and_changes_its_table(

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from secemb_lab.party_round import PartyRound, agree
 from secemb_sdk import Contributed, Device, Ended, Policy
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.table import TableFormat
 from secemb_tools.local import Pair
 
 pytestmark = needs_typescript
@@ -40,11 +42,13 @@ TASK = TaskSpec(
     norm_bound=2**22,
     centre="3",
 )
+# With both options that shorten messages.
+SHORT = replace(TASK, ring_bits=24, fraction_bits=12, row_bits=16, bound=2**20, norm_bound=2**19)
 
 
-@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("bits", [24, 32, 64])
 def test_the_sum_of_a_mixed_round_is_that_of_all_updates_to_the_last_bit(bits: int) -> None:
-    task = make_task(ring_bits=bits, fraction_bits=16, dense_size=3)
+    task = make_task(ring_bits=bits, fraction_bits=12, dense_size=3, bound=2**14)
     round_, random = make_round(task), np.random.default_rng(bits)
     ours, theirs = ([_contribution(task, random) for _ in range(2)] for _ in range(2))
     table = random.standard_normal((task.items, task.row_width), dtype=np.float32)
@@ -82,8 +86,8 @@ def test_the_sum_of_a_mixed_round_is_that_of_all_updates_to_the_last_bit(bits: i
     for items, updates, dense in [*ours, *theirs]:
         rows[items] += task.ring.encode(updates)
         dense_sum += task.ring.encode(dense)
-    assert np.array_equal(shares[0].rows + shares[1].rows, rows)
-    assert np.array_equal(shares[0].dense + shares[1].dense, dense_sum)
+    assert np.array_equal(task.ring.reduce(shares[0].rows + shares[1].rows), task.ring.reduce(rows))
+    assert np.array_equal(task.ring.reduce(shares[0].dense + shares[1].dense), task.ring.reduce(dense_sum))
 
 
 def _contribution(task: TaskSpec, random: np.random.Generator) -> tuple[Any, Any, Any]:
@@ -92,9 +96,11 @@ def _contribution(task: TaskSpec, random: np.random.Generator) -> tuple[Any, Any
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("relayed", [True, False])
-async def test_real_servers_count_both_kinds_of_devices_and_recommend_to_both(tmp_path: Path, relayed: bool) -> None:
-    pair = Pair(tmp_path / "pair", TASK, relayed=relayed)
+@pytest.mark.parametrize(("task", "relayed"), [(SHORT, True), (TASK, False)], ids=["short, relayed", "usual, direct"])
+async def test_real_servers_count_both_kinds_of_devices_and_recommend_to_both(
+    tmp_path: Path, task: TaskSpec, relayed: bool
+) -> None:
+    pair = Pair(tmp_path / "pair", task, relayed=relayed)
     with pair.running():
         theirs = [_participant(tmp_path, pair, number, relayed=relayed) for number in range(2)]
         ours = [_python_device(tmp_path, pair, number) for number in range(2)]
@@ -144,6 +150,7 @@ async def _participant(folder: Path, pair: Pair, number: int, *, relayed: bool) 
         "task": pair.task.task_id.hex(),
         "ratings": [[item, 1.0 + item % 5] for item in range(number + 2, ITEMS, 5)],
         "rounds": TASK.rounds,
+        "exact": TableFormat.exact(pair.task.row_bits),
         **({} if relayed else {"transport": "direct"}),
     }
     program = PACKAGE / "dist" / "test" / "participant.js"

@@ -28,9 +28,11 @@ SMALL: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("model", ["sasrec", "caser"])
-def test_a_private_run_is_the_plain_one_to_the_last_bit_with_dropout(model: str) -> None:
-    settings = SMALL | {"model": model}
+@pytest.mark.parametrize(
+    ("model", "options"), [("sasrec", {}), ("caser", {}), ("sasrec", {"row_bits": 16, "ring_bits": 24})]
+)
+def test_a_private_run_is_the_plain_one_to_the_last_bit_with_dropout(model: str, options: dict[str, int]) -> None:
+    settings = SMALL | {"model": model} | options
     run = simulate(**settings, compare_plain=True)
     assert run.same_as_plain is True
     assert run.engines[0].counts.failed == 0

@@ -41,9 +41,20 @@ def test_the_same_seed_gives_the_same_table_and_another_seed_another() -> None:
     assert [row["kind"] for row in one.table()] == ["train", "train", "evaluate"] * 2 + ["train"]
 
 
-@pytest.mark.parametrize("model", ["mf", "ncf", "fm"])
-def test_a_private_run_is_the_plain_one_to_the_last_bit(model: str) -> None:
-    run = simulate(**SMALL, model=model, compare_plain=True)
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("mf", {}),
+        ("ncf", {}),
+        ("fm", {}),
+        ("mf", {"row_bits": 16}),
+        ("mf", {"ring_bits": 24}),
+        ("mf", {"row_bits": 16, "ring_bits": 24}),
+        ("fm", {"row_bits": 16, "ring_bits": 24}),
+    ],
+)
+def test_a_private_run_is_the_plain_one_to_the_last_bit(model: str, options: dict[str, Any]) -> None:
+    run = simulate(**SMALL | options, model=model, compare_plain=True)
     assert run.same_as_plain is True
     assert run.plain is not None
     assert run.rows[-1].version == 5

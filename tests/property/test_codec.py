@@ -40,7 +40,7 @@ def tasks(draw: st.DrawFn) -> TaskSpec:
     """Draw a small task, direct or binned."""
     items = draw(st.integers(1, 70))
     straight = draw(st.booleans())
-    bits = draw(st.sampled_from([32, 64]))
+    bits = draw(st.sampled_from([24, 32, 64]))
     cohort = draw(st.integers(2, 1000))
     return make_task(
         name=draw(st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters='"\\'), min_size=1)),
@@ -52,7 +52,8 @@ def tasks(draw: st.DrawFn) -> TaskSpec:
         bins=1 if straight else draw(st.integers(1, min(items, 12))),
         ring_bits=bits,
         fraction_bits=draw(st.integers(0, bits - 2)),
-        bound=draw(st.integers(1, (2**31 - 1) // cohort)),
+        row_bits=draw(st.sampled_from([16, 32])),
+        bound=draw(st.integers(1, (2 ** (min(bits, 32) - 1) - 1) // cohort)),
         cohort=cohort,
         min_cohort=draw(st.integers(2, cohort)),
         **draw(training()),
@@ -100,7 +101,7 @@ def make_messages(round_: RoundSpec, session_id: bytes, party: int, seed: int) -
     words = CorrectionWords(random_blocks(rng, geometry.depth, geometry.slots), right)
     corrections = random_blocks(rng, 3 * geometry.slots).reshape(geometry.slots, HASH_BYTES)
     rows = random_ring(rng, (geometry.slots, task.row_width), bits)
-    answer = random_ring(rng, (geometry.slots, task.row_width + 1), 32)
+    answer = random_ring(rng, (geometry.slots, task.row_words + 1), 32)
     dense = None if party else random_ring(rng, task.dense_size, bits)
     share = rng.bytes(16) if party else random_ring(rng, round_.sum_size, 64)
     return {

@@ -28,13 +28,14 @@ def tasks(draw: st.DrawFn) -> TaskSpec:
     """Draw a task: the paper's layout, bins from far too few to one for each item, or what the planner says."""
     items = draw(st.integers(1, 60) | st.just(261))
     capacity = draw(st.integers(1, min(items, 9)))
-    bits = draw(st.sampled_from([32, 64]))
+    bits = draw(st.sampled_from([24, 32, 64]))
     common = {
         "items": items,
         "capacity": capacity,
         "row_width": draw(st.integers(1, 18)),
         "dense_size": draw(st.integers(0, 9)),
         "ring_bits": bits,
+        "row_bits": draw(st.sampled_from([16, 32])),
         "fraction_bits": draw(st.integers(0, 20)),
         "cohort": 5,
     }

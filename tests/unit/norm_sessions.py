@@ -11,9 +11,11 @@ from secemb_shared import secure_sum
 from secemb_shared.dpf import Backend, RingArray
 from secemb_shared.labels import Label, Purpose
 from secemb_shared.norm import Held, NormShape, Proof, Statement, Verifier, agree, prove
+from secemb_shared.ring import Ring
 
 TASK, ROUND, CHECK_KEY = bytes(range(32)), 9, b"a secret of the two servers"
 SMALL = NormShape(bits=32, slots=5, width=3, dense=4, norm_bound=2**20)
+TINY = NormShape(bits=24, slots=5, width=3, dense=4, norm_bound=2**19)
 WIDE = NormShape(bits=64, slots=3, width=2, dense=0, norm_bound=2**50)
 
 Alter = Callable[[Held], Held]
@@ -49,7 +51,7 @@ class Session:
         shape, rng = self.shape, rng_of(self.seed, self.shape.bits)
         rows = (shape.slots, shape.width)
         self.label = Label(TASK, ROUND, rng.bytes(16))
-        self.statement = Statement(self.label, rng.bytes(32), random_ring(rng, rows, shape.bits))
+        self.statement = Statement(self.label, Ring(bits=shape.bits), rng.bytes(32), random_ring(rng, rows, shape.bits))
         self.seeds = (rng.bytes(16), rng.bytes(16))
         self.payload = self.values[: shape.slots * shape.width].reshape(rows)
         self.dense = self.values[shape.slots * shape.width :]
@@ -97,7 +99,7 @@ def vector(shape: NormShape, numbers: RingArray) -> RingArray:
     """Return signed whole numbers as the first elements of an update."""
     values = np.zeros(shape.size, dtype=np.int64)
     values[: numbers.size] = numbers
-    return values.astype(np.uint32 if shape.bits == 32 else np.uint64)
+    return values.astype(np.uint64 if shape.bits == 64 else np.uint32)
 
 
 def random_vector(shape: NormShape, length: float, seed: int, entries: int | None = None) -> RingArray:

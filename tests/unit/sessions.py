@@ -22,7 +22,7 @@ from secemb_shared.layout import PADDING, Geometry, plan
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.spec import TRAIN
 from secemb_shared.randomness import Indices, RandomBytes
-from secemb_shared.row_access import Rows
+from secemb_shared.row_words import HALF, Rows
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -80,7 +80,7 @@ def rng_of(*seed: int) -> np.random.Generator:
 
 
 def random_ring(rng: np.random.Generator, shape: int | tuple[int, ...], bits: int) -> RingArray:
-    dtype = np.uint32 if bits == 32 else np.uint64
+    dtype = np.uint64 if bits == 64 else np.uint32
     return rng.integers(0, 2**bits, size=shape, dtype=dtype)
 
 
@@ -166,6 +166,7 @@ SHAPES = {
     "one item, binned": make_task(items=1, capacity=1, bins=1),
     "two chunks": direct(items=300, capacity=2),
     "wide": make_task(row_width=65),
+    "short messages": make_task(row_bits=16, ring_bits=24, bound=2**13),
 }
 
 
@@ -176,8 +177,12 @@ def make_round(
 
 
 def bit_table(task: TaskSpec, seed: int = 0) -> Rows:
-    """Return a table of random bits: every kind of float32 is in it, NaNs with payloads too."""
-    return random_ring(rng_of(seed), (task.items, task.row_width), 32).view(np.float32)
+    """Return a table of random bits: every kind of float32 is in it, NaNs with payloads too; of float16, no NaNs."""
+    bits = random_ring(rng_of(seed), (task.items, task.row_width), 32)
+    if task.row_bits == HALF:
+        halves = bits.astype(np.uint16).view(np.float16)
+        return np.where(np.isfinite(halves), halves, np.float16(0)).astype(np.float32)
+    return bits.view(np.float32)
 
 
 @dataclass(frozen=True)
@@ -232,8 +237,8 @@ def play(
     task = round_.task
     return Played(
         reads=reads,
-        rows=shares[0].rows + shares[1].rows,
-        dense=shares[0].dense + shares[1].dense,
+        rows=task.ring.reduce(shares[0].rows + shares[1].rows),
+        dense=task.ring.reduce(shares[0].dense + shares[1].dense),
         expected_rows=plain_sum(task, (task.items, task.row_width), row_sums),
         expected_dense=plain_sum(task, (1, task.dense_size), dense_sums)[0],
     )

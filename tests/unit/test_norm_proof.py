@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.norm_sessions import SMALL, WIDE, Session, changed, random_vector, vector
+from tests.unit.norm_sessions import SMALL, TINY, WIDE, Session, changed, random_vector, vector
 from tests.unit.sessions import BACKENDS, both_keys, random_ring, rng_of
 
 from secemb_shared.dpf import Backend
@@ -15,7 +15,7 @@ from secemb_shared.norm import PUBLIC_BYTES, Held, NormShape, Proof, Verifier, a
 from secemb_shared.norm.shape import TRANSCRIPT_BYTES
 
 ML1M = NormShape(bits=32, slots=332, width=64, dense=72, norm_bound=2**21)
-EACH_SHAPE = pytest.mark.parametrize("shape", [SMALL, WIDE], ids=["32", "64"])
+EACH_SHAPE = pytest.mark.parametrize("shape", [TINY, SMALL, WIDE], ids=["24", "32", "64"])
 
 
 @EACH_SHAPE
@@ -28,7 +28,7 @@ def test_an_honest_update_passes(shape: NormShape, backend: Backend) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    bits=st.sampled_from([32, 64]),
+    bits=st.sampled_from([24, 32, 64]),
     slots=st.integers(1, 40),
     width=st.integers(1, 9),
     dense=st.integers(0, 20),
@@ -45,8 +45,8 @@ def test_honest_updates_of_every_shape_pass(
     assert Session(shape, random_vector(shape, length, seed, entries), seed).accepted()
 
 
-@pytest.mark.parametrize("bits", [32, 64])
-@pytest.mark.parametrize("exponent", [0, 1, 7, 20, -5])
+@pytest.mark.parametrize("bits", [24, 32, 64])
+@pytest.mark.parametrize("exponent", [0, 1, 7, 19, -5])
 def test_an_update_exactly_at_the_bound_passes(bits: int, exponent: int) -> None:
     bound = 2 ** (exponent if exponent >= 0 else bits + exponent)
     shape = NormShape(bits=bits, slots=4, width=4, dense=2, norm_bound=bound)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.unit.norm_sessions import SMALL, WIDE, Session, random_vector, vector
+from tests.unit.norm_sessions import SMALL, TINY, WIDE, Session, random_vector, vector
 from tests.unit.sessions import random_ring, rng_of
 
 from secemb_lab import norm
@@ -178,7 +178,7 @@ def missing_slack(shape: NormShape, lifted0: list[int], lifted1: list[int]) -> l
 
 
 LONG = pytest.mark.parametrize("strategy", [vanishing_carries, negative_slack, missing_slack])
-EACH_SHAPE = pytest.mark.parametrize("shape", [SMALL, WIDE], ids=["32", "64"])
+EACH_SHAPE = pytest.mark.parametrize("shape", [TINY, SMALL, WIDE], ids=["24", "32", "64"])
 
 
 @EACH_SHAPE

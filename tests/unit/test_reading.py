@@ -28,7 +28,7 @@ from secemb_shared.labels import Purpose
 from secemb_shared.layout import PADDING, Placement
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.randomness import Indices
-from secemb_shared.row_access import Rows
+from secemb_shared.row_words import Rows
 
 TASKS = SHAPES | {"narrow": make_task(row_width=1)}
 EACH_TASK = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
@@ -126,7 +126,7 @@ def test_a_flipped_bit_in_any_column_is_noticed(task: TaskSpec) -> None:
     device = exchange(task, asked)
     answers = device.answers(row_access.tag_rows(device.round, bit_table(task)))
     slots = np.flatnonzero(device.placement.items != PADDING)
-    for column in range(task.row_width + 1):
+    for column in range(task.row_words + 1):
         for bit in (0, 17, 31):
             party, slot = (column + bit) % 2, slots[(column + bit) % slots.size]
             altered = [share.copy() for share in answers]

@@ -26,6 +26,7 @@ OTHER_TASK_FIELDS: dict[str, Any] = {
     "tables": 4,
     "bins": 5,
     "ring_bits": 64,
+    "row_bits": 16,
     "fraction_bits": 13,
     "bound": 2**20 - 1,
     "cohort": 399,

@@ -11,6 +11,7 @@ from secemb_shared.dpf import Backend
 from secemb_shared.labels import Label, Purpose
 from secemb_shared.layout import Permutation
 from secemb_shared.ring import Ring
+from secemb_shared.row_words import HALF, as_words, from_words, published, to_half
 
 
 def check_label(case: Case, _backend: Backend) -> None:
@@ -91,3 +92,21 @@ def check_decode(case: Case, _backend: Backend) -> None:
 def check_budget(case: Case, _backend: Backend) -> None:
     sizes = {name: case[name] for name in ("cohort", "bound", "noise_tail")}
     assert error_of(lambda: Ring(case["ring_bits"]).check_budget(**sizes)) == case["error"]
+
+
+def check_half(case: Case, _backend: Backend) -> None:
+    given = np.array([[float.fromhex(case["value"])]], dtype=np.float32)
+    assert hex_floats(given[0]) == [case["value"]]
+    assert plain(to_half(given)) == case["half"]
+    assert hex_floats(published(given, HALF)[0]) == [case["read"]]
+    words = as_words(published(given, HALF), HALF)
+    assert plain(words) == case["half"] + "0000"
+    assert hex_floats(from_words(words, 1, HALF)[0]) == [case["read"]]
+
+
+def check_packed(case: Case, _backend: Backend) -> None:
+    ring = Ring(24, 12)
+    element = ring.encode([float.fromhex(case["value"])])
+    assert ring.pack(element).hex() == case["element"]
+    assert np.array_equal(ring.unpack(raw(case["element"])), element)
+    assert hex_floats(ring.decode(element)) == [case["decoded"]]

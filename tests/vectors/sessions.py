@@ -7,7 +7,7 @@ import numpy.typing as npt
 from tests.vectors.values import Case, elements, numbers, raw, words32
 
 from secemb_lab.party_round import PartyRound
-from secemb_lab.vectors.document import Replay, each, plain
+from secemb_lab.vectors.document import Replay, each
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared import row_access, secure_sum
 from secemb_shared.dpf import Backend, PathSecret, RingArray, SessionKeys, expand_roots, leaf_corrections
@@ -50,11 +50,15 @@ class Round:
         total["dense"] = np.zeros(self.task.dense_size, dtype=self.task.ring.dtype)
         for party, expected in zip(self.parties, self.case["shares"], strict=True):
             share = party.share(counted)
-            assert {"rows": each(share.rows), "dense": plain(share.dense)} == expected
+            assert self._written(share.rows, share.dense) == expected
             total["rows"] += share.rows
             total["dense"] += share.dense
-        assert {"rows": each(total["rows"]), "dense": plain(total["dense"])} == self.case["sum"]
+        assert self._written(**total) == self.case["sum"]
         self._check_plain_sum(total)
+
+    def _written(self, rows: RingArray, dense: RingArray) -> Case:
+        ring = self.task.ring
+        return {"rows": [ring.pack(row).hex() for row in rows], "dense": ring.pack(dense).hex()}
 
     def _check_device(self, case: Case) -> None:
         """Play the session with the bytes that were drawn."""
@@ -93,7 +97,7 @@ class Round:
         encoded = ring.encode(self._updates(case), bound=self.task.bound)
         assert np.array_equal(placement.arrange(numbers(case["items"]), encoded), payload)
         dense = ring.encode(self._dense(case), bound=self.task.bound)
-        assert plain(dense) == case["dense_elements"]
+        assert ring.pack(dense).hex() == case["dense_elements"]
         correction = row_access.correction_words(PathSecret(ends[0], ends[1]), label, payload, self.backend)
         hidden = secure_sum.hide(label.key(Purpose.DENSE_SHARE, seeds[1]), dense, self.backend)
         proof = self._prove(session_id, keys, seeds, correction, payload, dense)
@@ -125,7 +129,7 @@ class Round:
         [sums] = self.backend.slot_sums(held, self.task.geometry.leaves, words[None])
         return prove(
             self.task.norm_shape,
-            Statement(self.round.label(session_id), public_keys_digest(keys[1]), words),
+            Statement(self.round.label(session_id), self.round.task.ring, public_keys_digest(keys[1]), words),
             seeds=(seeds[0], seeds[1]),
             payload=payload,
             dense=dense,
@@ -144,8 +148,7 @@ class Round:
                 else:
                     rows[item] += elements(row, ring)
             dense += elements(session["dense_elements"], ring)
-        assert np.array_equal(rows, total["rows"])
-        assert np.array_equal(dense, total["dense"])
+        assert self._written(rows, dense) == self._written(**total)
 
     def _placement(self, case: Case) -> Placement:
         items, leaves = numbers(case["slot_items"]), numbers(case["slot_leaves"])

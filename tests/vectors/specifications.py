@@ -3,7 +3,7 @@
 import hashlib
 
 import numpy as np
-from tests.vectors.values import Case, numbers, raw
+from tests.vectors.values import Case, error_of, numbers, raw
 
 from secemb_shared.dpf import Backend
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
@@ -50,3 +50,7 @@ def _check_round(task: TaskSpec, case: Case) -> None:
         assert hashlib.sha256(order.astype("<i4").tobytes()).hexdigest() == case["order_i32_sha256"]
     rows = slots // task.geometry.slots_per_bin
     assert (order[rows, positions] == numbers(case["items"])[:, None]).all()
+
+
+def check_refused(case: Case, _backend: Backend) -> None:
+    assert error_of(lambda: TaskSpec.decode(case["text"].encode("ascii"))) == case["error"]

@@ -43,6 +43,10 @@ CHECKS: dict[tuple[str, str], Check] = {
     ("specs", "tasks"): specifications.check_task,
     ("session", "rounds"): sessions.check_session,
     ("sums", "rounds"): sums.check_sum,
+    ("short", "rounds"): sessions.check_session,
+    ("short", "halves"): primitives.check_half,
+    ("short", "elements"): primitives.check_packed,
+    ("short", "refused"): specifications.check_refused,
     ("relay", "keys"): relays.check_key,
     ("relay", "sessions"): relays.check_session,
 }
@@ -132,7 +136,7 @@ def test_every_kind_of_round_has_a_vector() -> None:
 
 
 # What a number may be rounded or compared with can change without any effect on the result.
-WITHOUT_EFFECT = {"ring": {"bound", "cohort", "fraction_bits", "noise_tail", "ring_bits"}}
+WITHOUT_EFFECT = {"ring": {"bound", "cohort", "fraction_bits", "noise_tail", "ring_bits"}, "short": {"text"}}
 
 
 def changed_cases(case: Any, skip: Collection[str] = ()) -> Iterator[Any]:

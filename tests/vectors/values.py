@@ -28,7 +28,7 @@ def blocks(texts: list[str]) -> Blocks:
 
 
 def elements(text: str, ring: Ring) -> RingArray:
-    return np.frombuffer(raw(text), dtype=ring.dtype.newbyteorder("<")).astype(ring.dtype)
+    return ring.unpack(raw(text))
 
 
 def words32(text: str) -> npt.NDArray[np.uint32]:

@@ -5,14 +5,16 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from secemb_sdk.models.ridge import Penalties
+from secemb_shared.errors import SpecError
 from secemb_shared.layout import DEFAULT_LOSS, Geometry, plan
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.canonical import signed_decimal
 from secemb_shared.messages.privacy import Privacy
 from secemb_shared.messages.spec import BPR, SMALLEST_COHORT, SOFTMAX, SQUARED
 from secemb_shared.norm import NormShape
+from secemb_shared.row_words import SINGLE
 
-RING_BITS = 32
+RING_BITS, SMALL_RING_BITS = 32, 24
 GUARD = 8.0  # multiple of the usual norm of a row: honest rows hardly ever exceed it
 SESSIONS = 5  # sessions of a person in a task: more rounds gain little
 _MOST_SESSIONS = 8  # if items are rare
@@ -55,6 +57,7 @@ def build_task(
     dense_size: int = 0,
     ring_bits: int = RING_BITS,
     fraction_bits: int,
+    row_bits: int = SINGLE,
     min_cohort: int = SMALLEST_COHORT,
     privacy: Privacy | None = None,
     norm_bound: int | None = None,
@@ -67,12 +70,10 @@ def build_task(
     `rest` are the other fields of `TaskSpec`, which checks them all, and has defaults for timing and training.
     """
     if geometry is None:
-        geometry = plan(
-            items=items, capacity=capacity, row_width=row_width, ring_bits=ring_bits, loss=placement_loss
-        ).geometry
-    default = default_norm_bound(capacity, dense_size, fraction_bits) if privacy is None else privacy.longest(capacity)
-    if default > NormShape.largest_bound(ring_bits):
-        default = 0  # no proof would be possible for it
+        planned = plan(items=items, capacity=capacity, row_width=row_width, ring_bits=ring_bits, loss=placement_loss)
+        geometry = planned.geometry
+    if norm_bound is None:
+        norm_bound = _norm_bound(capacity, dense_size, ring_bits, fraction_bits, privacy)
     return TaskSpec(
         name=name,
         items=items,
@@ -83,11 +84,38 @@ def build_task(
         bins=geometry.bins,
         ring_bits=ring_bits,
         fraction_bits=fraction_bits,
+        row_bits=row_bits,
         min_cohort=min_cohort,
         privacy=privacy,
-        norm_bound=default if norm_bound is None else norm_bound,
+        norm_bound=norm_bound,
         **rest,
     )
+
+
+def _norm_bound(capacity: int, dense_size: int, ring_bits: int, fraction_bits: int, privacy: Privacy | None) -> int:
+    """Return a norm bound that does not affect honest devices; 0 if no proof would be possible for it.
+
+    In the 24-bit ring the largest bound that can be proved will do if it is at least half of the usual one. If it is
+    not, the operator must choose: giving up the proof because of shorter messages would go unnoticed.
+    """
+    largest = NormShape.largest_bound(ring_bits)
+    wanted = default_norm_bound(capacity, dense_size, fraction_bits) if privacy is None else privacy.longest(capacity)
+    if wanted <= largest:
+        return wanted
+    if ring_bits != SMALL_RING_BITS:
+        return 0
+    if privacy is None and wanted <= 2 * largest:
+        return largest
+    raise SpecError(
+        f"in the 24-bit ring with {fraction_bits} fraction bits devices can only prove that an update is at most"
+        f" {largest / 2.0**fraction_bits:g} long, but honest ones of this task may be longer; use fewer fraction bits,"
+        " a smaller capacity or the 32-bit ring, or give up the proof with a norm bound of 0"
+    )
+
+
+def fraction_bits_of(ring_bits: int, given: int | None = None) -> int:
+    """Return the fraction bits of a ring, if none are given: half of its bits, and at most 16."""
+    return min(16, ring_bits // 2) if given is None else given
 
 
 def default_norm_bound(capacity: int, dense_size: int, fraction_bits: int) -> int:

@@ -100,7 +100,9 @@ class Forger:
             held = decode_keys(self.round, self.session_id, party, keys[party], backend)
             [sums] = backend.slot_sums(held, self.round.task.geometry.leaves, words[None])
             shares.append(np.concatenate([sums.reshape(-1), dense_share if party == 0 else -dense_share]))
-        statement = Statement(self.round.label(self.session_id), public_keys_digest(keys[1]), words)
+        statement = Statement(
+            self.round.label(self.session_id), self.round.task.ring, public_keys_digest(keys[1]), words
+        )
         committed = (
             statement.commit_share(0, self.seeds[0], dense_share),
             statement.commit_share(1, self.seeds[1], None),

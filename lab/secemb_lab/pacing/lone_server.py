@@ -22,7 +22,7 @@ from secemb_server0.join import TicketIssuer
 from secemb_server0.leader import Leader
 from secemb_server0.pace import Pace
 from secemb_shared.messages import RoundSpec, TaskSpec
-from secemb_shared.row_access import Rows
+from secemb_shared.row_words import Rows
 
 
 class NoSum:

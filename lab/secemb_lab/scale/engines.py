@@ -27,7 +27,7 @@ from secemb_sdk.round.session import DeviceSession
 from secemb_shared.dpf import CHECK_KEY_BYTES
 from secemb_shared.layout import plan
 from secemb_shared.messages import RoundSpec
-from secemb_shared.row_access import Rows
+from secemb_shared.row_words import Rows
 from secemb_tools.catalogues import WIDTH, PaperCatalogue, choose
 from secemb_tools.errors import OperationError
 from secemb_tools.output import note

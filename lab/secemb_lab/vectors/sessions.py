@@ -17,7 +17,9 @@ from secemb_shared.labels import Purpose
 from secemb_shared.messages import RoundSpec, TaskSpec, encode_sum_share, public_keys_digest, public_update_digest
 from secemb_shared.messages.spec import EVALUATE, SURVEY
 from secemb_shared.randomness import Indices
-from secemb_shared.row_access import Rows, tag_rows
+from secemb_shared.ring import Ring
+from secemb_shared.row_access import tag_rows
+from secemb_shared.row_words import HALF, Rows, published, to_half
 from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 
 Reals = npt.NDArray[np.float64]
@@ -42,6 +44,55 @@ def session() -> Json:
     return {"rounds": [_Round(task, Source(f"session {task.name}")).play(counts) for task, counts in rounds]}
 
 
+def short() -> Json:
+    """Rounds with half-precision rows and with the 24-bit ring, how numbers are rounded and elements sent."""
+    small: Json = {"ring_bits": 24, "fraction_bits": 12, "bound": 2**16, "cohort": 100}
+    rounds = [
+        (binned(name="half-precision rows", row_bits=HALF), [9, 0]),
+        (binned(name="24 bits", norm_bound=2**19, **small), [9, 0]),
+        (direct(name="both", row_bits=HALF, row_width=4, **small), [4, 1]),
+    ]
+    return {
+        "rounds": [_Round(task, Source(f"short {task.name}")).play(counts) for task, counts in rounds],
+        "halves": [_halved(value) for value in _HALVED],
+        "elements": [_packed(value) for value in (0.0, 2.0**-12, -(2.0**-12), 1 / 3, 2047.99, -2048.0, -1 / 3)],
+        "refused": [{"text": text, "error": "SpecError"} for text in _refused_tasks()],
+    }
+
+
+# Ties to even, subnormal numbers and their edge, and what is beyond the largest number.
+_HALVED = (
+    *(0.0, -0.0, 1.0, -2.5, 1 + 2.0**-11, 1 + 3 * 2.0**-11, 1 + 2.0**-11 + 2.0**-23, 65504.0, 65519.0, 65520.0),
+    *(1 / 3, 2.0**-14, 2.0**-14 - 2.0**-26, 2.0**-24, 2.0**-25, 2.0**-25 + 2.0**-40, -3 * 2.0**-25, 1e-10),
+    *(-65536.0, 1e30, -0.1),
+)
+
+
+def _refused_tasks() -> list[str]:
+    """Return tasks with options that do not exist, that are written where they must be left out, or that do not fit."""
+    usual, small = binned().encode().decode("ascii"), binned(ring_bits=24, fraction_bits=12, bound=2**16, cohort=100)
+    rows = [usual.replace('"row_decay"', f'"row_bits":{bits},"row_decay"') for bits in ("32", "8", "64", "0", '"16"')]
+    texts = [('"bound":65536', '"bound":83887'), ('"fraction_bits":12', '"fraction_bits":23')]
+    texts.append(('"norm_bound":0', '"norm_bound":524289'))
+    written = small.encode().decode("ascii")
+    return rows + [written.replace(was, now) for was, now in texts]
+
+
+def _halved(value: float) -> Json:
+    given = np.array([[value]], dtype=np.float32)
+    return {
+        "value": float(given[0, 0]).hex(),
+        "half": plain(to_half(given)),
+        "read": float(published(given, HALF)[0, 0]).hex(),
+    }
+
+
+def _packed(value: float) -> Json:
+    ring = Ring(24, 12)
+    element = ring.encode(np.array([value]))
+    return {"value": value.hex(), "element": ring.pack(element).hex(), "decoded": float(ring.decode(element)[0]).hex()}
+
+
 @dataclass(slots=True)
 class _Device:
     """One device's session, and what it sends."""
@@ -60,8 +111,11 @@ class _Round:
         self.task, self.source = task, source
         self.round = RoundSpec(task=task, number=3, model_version=2, model_digest=source(32))
         # Any bits at all: rows are never read as numbers on the way, so even NaN arrives as it was.
-        bits = np.frombuffer(source(4 * task.items * task.row_width), dtype="<f4").astype(np.float32)
-        self.table: Rows = bits.reshape(task.items, task.row_width)
+        kind = "<f2" if task.row_bits == HALF else "<f4"
+        bits = np.frombuffer(source(task.row_bits // 8 * task.items * task.row_width), dtype=kind)
+        if task.row_bits == HALF:  # a NaN has several encodings, of which a conversion may take another
+            bits = np.where(np.isfinite(bits), bits, np.float16(1.5))
+        self.table: Rows = bits.astype(np.float32).reshape(task.items, task.row_width)
         self.parties = [PartyRound(self.round, party, self.table, backend=Portable()) for party in (0, 1)]
 
     def play(self, counts: list[int]) -> Json:
@@ -79,7 +133,7 @@ class _Round:
             "sessions": sessions,
             "counted": [name.hex() for name in counted],
             "shares": [_share(share) for share in shares],
-            "sum": _share(Share(shares[0].rows + shares[1].rows, shares[0].dense + shares[1].dense)),
+            "sum": _share(shares[0] + shares[1]),
         }
 
     def _device(self, count: int) -> _Device:
@@ -129,8 +183,8 @@ class _Round:
             "slot_items": placement.items.tolist(),
             "slot_leaves": placement.leaves.tolist(),
             "truncated": placement.truncated,
-            "payload": each(payload),
-            "dense_elements": plain(task.ring.encode(device.dense, bound=task.bound)),
+            "payload": [task.ring.pack(row).hex() for row in payload],
+            "dense_elements": task.ring.pack(task.ring.encode(device.dense, bound=task.bound)).hex(),
         }
 
 
@@ -145,7 +199,7 @@ def _again(device: _Device) -> Replay:
 
 
 def _share(share: Share) -> Json:
-    return {"rows": each(share.rows), "dense": plain(share.dense)}
+    return {"rows": [share.ring.pack(row).hex() for row in share.rows], "dense": share.ring.pack(share.dense).hex()}
 
 
 def sums() -> Json:

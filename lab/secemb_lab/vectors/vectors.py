@@ -60,6 +60,7 @@ _BUILDERS = {
     "specs": specifications.specs,
     "session": sessions.session,
     "sums": sessions.sums,
+    "short": sessions.short,
     "relay": relays.relay,
     "negative": _negative,
 }

@@ -72,8 +72,9 @@ def read_whole_table(exchange: Exchange, round_: RoundSpec, dense: Floats) -> St
     shelf = Shelf(exchange.context.vault.public_folder / "evaluation", task)
     try:
         # Leaves room for the upload, or the session would be lost.
-        exchange.check_room(shelf.shape(TableFormat.FLOAT32).copy_bytes + Sizes.of(task).upload)
-        steps = sync(exchange, shelf, published, dense=dense, format_=TableFormat.FLOAT32, compare=False)
+        exact = TableFormat.exact(task.row_bits)
+        exchange.check_room(shelf.shape(exact).copy_bytes + Sizes.of(task).upload)
+        steps = sync(exchange, shelf, published, dense=dense, format_=exact, compare=False)
         copy = yield from exchange.noting(steps)
     except (CopyError, GoneError, RefusedError):
         return None
@@ -121,7 +122,7 @@ def _check(
     try:
         if compare:
             yield from _compare(exchange, shelf.task, copy)
-        if copy.shape.format is TableFormat.FLOAT32:
+        if copy.shape.format in (TableFormat.FLOAT32, TableFormat.exact(shelf.task.row_bits)):
             yield from work(lambda: check_model(shelf.task, copy, dense, digest))
     except CopyError:
         yield from work(shelf.drop_download)
@@ -141,8 +142,11 @@ def _compare(exchange: Exchange, task: TaskSpec, copy: TableCopy) -> Steps[None]
 
 
 def check_model(task: TaskSpec, copy: TableCopy, dense: Floats, digest: bytes) -> None:
-    """Raise unless a float32 copy and the dense part match this model digest."""
-    parts: Iterator[bytes] = chain(read_blocks(copy.path), [np.ascontiguousarray(dense, dtype="<f4").tobytes()])
+    """Raise unless an exact copy and the dense part match this model digest, which covers float32 numbers."""
+    blocks: Iterator[bytes] = read_blocks(copy.path)
+    if copy.shape.format is TableFormat.FLOAT16:
+        blocks = (np.frombuffer(block, "<f2").astype("<f4").tobytes() for block in blocks)
+    parts = chain(blocks, [np.ascontiguousarray(dense, dtype="<f4").tobytes()])
     found = model_digest(
         task.task_id,
         version=copy.version,

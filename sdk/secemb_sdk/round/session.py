@@ -35,6 +35,7 @@ from secemb_shared.messages.codec import EXPLICIT_PARTY, SEED_BYTES
 from secemb_shared.messages.relayed import decode_relayed_answer
 from secemb_shared.norm import Proof, Statement, prove
 from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
+from secemb_shared.row_words import Rows
 from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 
 SESSION_SEED_BYTES = 32
@@ -126,12 +127,12 @@ class DeviceSession:
         """Return how many items could not be placed in this round."""
         return self._placement.truncated
 
-    def read(self, answers: Messages) -> tuple[Indices, row_access.Rows]:
+    def read(self, answers: Messages) -> tuple[Indices, Rows]:
         """Return the items that take part and their rows, from both servers' answers."""
         words = [decode_answer(self.round, self.session_id, party, data) for party, data in enumerate(answers)]
         return row_access.recover(self.round, self._placement, (words[0], words[1]), self._backend)
 
-    def read_relayed(self, answer: bytes) -> tuple[Indices, row_access.Rows]:
+    def read_relayed(self, answer: bytes) -> tuple[Indices, Rows]:
         """Return the items that take part and their rows, from the single answer through server 0."""
         masked, _, _ = decode_relayed_answer(self.round, self.session_id, answer)
         words = holds.mask(self.round.label(self.session_id), self.holds[1], masked, self._backend)
@@ -171,7 +172,7 @@ class DeviceSession:
             return words, None
         held = decode_keys(round_, self.session_id, 1, self.keys[1], self._backend)
         [sums] = self._backend.slot_sums(held, round_.task.geometry.leaves, words[None])
-        statement = Statement(label, public_keys_digest(self.keys[1]), words)
+        statement = Statement(label, round_.task.ring, public_keys_digest(self.keys[1]), words)
         return words, prove(
             shape,
             statement,

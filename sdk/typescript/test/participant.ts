@@ -3,6 +3,7 @@
 //     node participant.js '{"home": …, "servers": […], "task": …, "ratings": [[item, rating], …], "rounds": 2}'
 
 import { Device } from "../src/index.js";
+import type { TableFormat } from "../src/recommend/table.js";
 import { FileStorage } from "../src/node.js";
 
 interface Config {
@@ -13,10 +14,11 @@ interface Config {
   readonly transport?: "direct" | "relayed";
   readonly ratings: [number, number][];
   readonly rounds: number;
+  readonly exact: TableFormat;
 }
 
 const config = JSON.parse(process.argv[2]!) as Config;
-const { home, rounds, ratings, ...opening } = config;
+const { home, rounds, ratings, exact, ...opening } = config;
 const say = (what: string, found: unknown) => console.log(JSON.stringify({ [what]: found }));
 
 const copies: string[] = []; // of the table, that it asks server 0 for
@@ -52,7 +54,7 @@ for (let done = 0; done < rounds; ) {
 while ((await device.contribute()).kind !== "ended") await pause(); // the end of the task tells how its rounds ended
 say("recommended", await device.recommend(5));
 say("copies", copies);
-say("exactly", await device.recommend(5, { table: "float32" }));
+say("exactly", await device.recommend(5, { table: exact }));
 say("ranked", await device.rank([1, 2, 3, 4, 5, 6, 7, 8], { includeRated: true }));
 say("receipts", await device.receipts());
 say("detections", await device.detections());

@@ -74,9 +74,9 @@ export function orderOf(round: RoundSpec): Int32Array[] {
   }).flat();
 }
 
-/** Return rows with their tags, (items, width + 1) words. */
+/** Return rows with their tags, (items, row words + 1) words. */
 export function tagTable(round: RoundSpec, table: Uint32Array): Uint32Array {
-  const { items, width } = round.task;
+  const { items, rowWords: width } = round.task;
   const key = new Aes(round.modelLabel.key("row-tag"));
   const tags = rowTags(key, table, width, Int32Array.from({ length: items }, (_, item) => item));
   const tagged = new Uint32Array(items * (width + 1));
@@ -90,7 +90,7 @@ export function tagTable(round: RoundSpec, table: Uint32Array): Uint32Array {
 /** Return a party's ANSWER message. */
 export function answer(round: RoundSpec, sessionId: Bytes, held: Held, order: readonly Int32Array[], tagged: Uint32Array): Bytes {
   const { slots, slotsPerBin, depth, leaves } = round.task.geometry;
-  const width = round.task.width + 1;
+  const width = round.task.rowWords + 1;
   const words = new Uint32Array(slots * width);
   for (let slot = 0; slot < slots; slot++) {
     const nodes = nodesOf(held, slot, depth, leaves);
@@ -111,13 +111,13 @@ export interface Update {
 export function decodeUpdate(round: RoundSpec, sessionId: Bytes, party: number, data: Bytes): Update {
   const { task } = round;
   const body = openEnvelope(data, envelope(round, sessionId, KINDS.UPDATE, party), sizesOf(task).update[party]! - ENVELOPE_BYTES);
-  const words = wordsOf(body.subarray(0, task.geometry.slots * task.width * task.ring.elementBytes));
+  const words = task.ring.unpack(body.subarray(0, task.geometry.slots * task.width * task.ring.elementBytes));
   if (party === 1) return { words, dense: undefined };
   const start = publicUpdateBytes(task);
   const end = start + task.denseSize * task.ring.elementBytes;
   const shape = task.normShape;
   if (shape !== undefined) FIELDS[task.ring.bits]!.decode(body.subarray(end), shape.shareBytes / shape.field.size);
-  return { words, dense: wordsOf(body.subarray(start, end)) };
+  return { words, dense: task.ring.unpack(body.subarray(start, end)) };
 }
 
 /** Add one session's update to a party's sums, rows and dense part, in place. */

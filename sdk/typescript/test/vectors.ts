@@ -4,6 +4,7 @@ import { x25519, ed25519 } from "@noble/curves/ed25519.js";
 
 import { Aes } from "../src/core/aes.js";
 import { ascii, bytesOf, concat, hex, sha256, u64, unhex, wordsOf, type Bytes } from "../src/core/bytes.js";
+import { HALF, halfToNumber, rowsOfWords } from "../src/core/half.js";
 import { Label, PURPOSES, type Purpose } from "../src/core/labels.js";
 import { denseMark, holdOf, mask, receiptOf, uploadMac } from "../src/core/marks.js";
 import {
@@ -15,7 +16,7 @@ import { Permutation } from "../src/core/permutation.js";
 import {
   KEY_ID_BYTES, boxContent, boxInfo, decodeRelayedAnswer, encodeRelayed, keyIdOf, readRelayKey, stepOf,
 } from "../src/core/relay.js";
-import { Ring, SUM_BOUND, SUM_RING } from "../src/core/ring.js";
+import { Ring, SUM_BOUND, SUM_RING, type Elements } from "../src/core/ring.js";
 import { recover, rowTags } from "../src/core/rows.js";
 import { DeviceSession } from "../src/core/session.js";
 import { RoundSpec, SUM_SIZES, TaskSpec } from "../src/core/spec.js";
@@ -52,6 +53,10 @@ export function checkVectors(files: Readonly<Record<string, Case>>): Checked {
     "specs.tasks": checkTask,
     "session.rounds": checkRound,
     "sums.rounds": checkSums,
+    "short.rounds": checkRound,
+    "short.halves": checkHalf,
+    "short.elements": checkPacked,
+    "short.refused": checkRefusedTask,
     "relay.keys": checkRelayKey,
     "relay.sessions": checkRelayed,
   };
@@ -276,13 +281,14 @@ const floats = (texts: string[]): number[] => texts.map(hexFloat);
 function checkRound(one: Case): void {
   const round = openRound(one);
   const { task } = round;
-  const { ring, width } = task;
+  const { ring, rowWords } = task;
+  const half = task.fields.row_bits === HALF;
   const order = orderOf(round);
   equal(order.map((bin) => [...bin]), one.order);
-  const table = wordsOf(concat(...one.table.map(raw)));
-  const tagged = tagTable(round, table);
-  equal(Array.from({ length: task.items }, (_, item) => each(tagged.slice(item * (width + 1) + width, (item + 1) * (width + 1)), 1)[0]), one.tags);
-  const shares = [0, 1].map(() => ({ rows: ring.zeros(task.items * width), dense: ring.zeros(task.denseSize) }));
+  const table = concat(...one.table.map((row: string) => (half ? halved(raw(row), rowWords) : raw(row))));
+  const tagged = tagTable(round, wordsOf(table));
+  equal(Array.from({ length: task.items }, (_, item) => each(tagged.slice(item * (rowWords + 1) + rowWords, (item + 1) * (rowWords + 1)), 1)[0]), one.tags);
+  const shares = [0, 1].map(() => ({ rows: ring.zeros(task.items * task.width), dense: ring.zeros(task.denseSize) }));
   for (const session of one.sessions) {
     const id = raw(session.session_id);
     checkExplicit(round, session);
@@ -301,7 +307,7 @@ function checkRound(one: Case): void {
     equal(answers.map(hex), session.answers);
     const read = device.read(answers);
     equal([...read.items], session.read_items);
-    equal(each(new Uint32Array(read.rows.buffer), width), session.read_rows);
+    equal(each(new Uint32Array(read.rows.buffer), task.width), session.read_rows);
     const update = device.write(session.items, session.updates.flatMap(floats), floats(session.dense));
     equal(update.map(hex), session.update);
     equal(device.marks.macs.map(hex), session.proofs);
@@ -310,13 +316,57 @@ function checkRound(one: Case): void {
       accumulate(round, own, said, raw(session.seeds[1]), order, shares[party]!.rows, shares[party]!.dense);
     });
   }
-  const total = { rows: ring.zeros(task.items * width), dense: ring.zeros(task.denseSize) };
+  const total = { rows: ring.zeros(task.items * task.width), dense: ring.zeros(task.denseSize) };
+  const written = (sums: typeof total): unknown => ({ dense: hex(ring.pack(sums.dense)), rows: packedRows(ring, sums.rows, task.width) });
   shares.forEach((share, party) => {
-    equal([each(share.rows, width * ring.words), plain(share.dense)], [one.shares[party].rows, one.shares[party].dense]);
+    equal(written(share), { dense: one.shares[party].dense, rows: one.shares[party].rows });
     ring.add(total.rows, share.rows);
     ring.add(total.dense, share.dense);
   });
-  equal([each(total.rows, width * ring.words), plain(total.dense)], [one.sum.rows, one.sum.dense]);
+  equal(written(total), { dense: one.sum.dense, rows: one.sum.rows });
+}
+
+function packedRows(ring: Ring, rows: Elements, width: number): string[] {
+  const length = width * ring.words;
+  return Array.from({ length: rows.length / length }, (_, row) => hex(ring.pack(rows.subarray(row * length, (row + 1) * length))));
+}
+
+/** Return the words of a row whose numbers are all binary16: dropping bits loses nothing. */
+function halved(row: Bytes, words: number): Bytes {
+  const found = new Uint16Array(2 * words);
+  new Float32Array(wordsOf(row).buffer).forEach((value, at) => (found[at] = numberToHalf(value)));
+  return bytesOf(found);
+}
+
+function numberToHalf(value: number): number {
+  const half = Array.from({ length: 2 ** 15 }, (_, at) => at).find((at) => halfToNumber(at) === Math.abs(value))!;
+  return half | (value < 0 || Object.is(value, -0) ? 0x8000 : 0);
+}
+
+function checkHalf(one: Case): void {
+  const half = wordsOf(concat(raw(one.half), new Uint8Array(2)))[0]!;
+  equal(Object.is(halfToNumber(half), hexFloat(one.read)), true);
+  equal(halfToNumber(half), rowsOfWords(Uint32Array.of(half), 1, HALF)[0]);
+  const wanted = Math.max(-65504, Math.min(65504, hexFloat(one.value)));
+  const away = (neighbour: number): number => Math.abs(halfToNumber((half & 0x8000) | neighbour) - wanted);
+  const size = half & 0x7fff;
+  for (const neighbour of [size - 1, size + 1]) {
+    if (neighbour < 0 || neighbour >= 0x7c00) continue; // of zero, and of the largest number
+    const [own, other] = [away(size), away(neighbour)];
+    equal(own < other || (own === other && size % 2 === 0), true);
+  }
+}
+
+function checkPacked(one: Case): void {
+  const ring = new Ring(24, 12);
+  const element = ring.encode([hexFloat(one.value)]);
+  equal(hex(ring.pack(element)), one.element);
+  equal([...ring.unpack(raw(one.element))], [...element]);
+  equal(ring.decode(element)[0], hexFloat(one.decoded));
+}
+
+function checkRefusedTask(one: Case): void {
+  equal(errorOf(() => TaskSpec.decode(ascii(one.text))), one.error);
 }
 
 /** Make a session's messages from seeds, leaves and payload only. */
@@ -329,10 +379,10 @@ function checkExplicit(round: RoundSpec, one: Case): void {
   const { words, ends } = pathGen(label, roots, one.slot_leaves, task.geometry.depth);
   const corrections = leafCorrections(label, one.slot_leaves, ends);
   equal([0, 1].map((party) => hex(encodeKeys(round, id, party, seeds[party]!, words, corrections))), one.keys);
-  const payload = wordsOf(concat(...one.payload.map(raw)));
+  const payload = task.ring.unpack(concat(...one.payload.map(raw)));
   const correction = convertGen(label, ends, payload, task.width, task.ring);
-  equal(plain(task.ring.encode(floats(one.dense), task.fields.bound)), one.dense_elements);
-  const share = task.ring.hide(label.key("stream/dense", seeds[1]), wordsOf(raw(one.dense_elements)));
+  equal(hex(task.ring.pack(task.ring.encode(floats(one.dense), task.fields.bound))), one.dense_elements);
+  const share = task.ring.hide(label.key("stream/dense", seeds[1]), task.ring.unpack(raw(one.dense_elements)));
   if (task.normShape === undefined) {
     equal([0, 1].map((party) => hex(encodeUpdate(round, id, party, correction, share, undefined))), one.update);
   }

@@ -32,6 +32,8 @@ from secemb_shared.messages.spec import TRAIN
 from secemb_shared.norm import Held, Statement, Verifier
 from secemb_shared.privacy import add_noise
 from secemb_shared.randomness import RandomBytes, secure_bytes
+from secemb_shared.ring import Ring
+from secemb_shared.row_words import Rows
 from secemb_shared.secure_sum import SUM_RING
 
 One = TypeVar("One")
@@ -72,17 +74,18 @@ class Share:
     dense: RingArray  # (dense size,)
     sums: RingArray = field(default_factory=lambda: np.zeros(0, dtype=SUM_RING.dtype))  # (sum size,)
     whole: npt.NDArray[np.uint8] | None = None  # the memory of all parts, if they follow each other
+    ring: Ring = field(default_factory=Ring)  # of the rows and the dense part
 
     @classmethod
     def empty(cls, round_: RoundSpec, *, with_rows: bool = True) -> "Share":
-        """Return the share of a sum over no sessions; its parts follow each other in memory, as in `encode`.
+        """Return the share of a sum over no sessions; its parts follow each other in memory.
 
         Without rows it is for a sum whose rows are added up elsewhere.
         """
         task, trains = round_.task, round_.kind == TRAIN
         rows = task.items * task.row_width if trains and with_rows else 0
         dense = task.dense_size if trains else 0
-        sizes = rows * task.ring.element_bytes, dense * task.ring.element_bytes
+        sizes = rows * task.ring.dtype.itemsize, dense * task.ring.dtype.itemsize
         whole = np.zeros(sum(sizes) + round_.sum_size * SUM_RING.element_bytes, dtype=np.uint8)
         parts = np.split(whole, np.cumsum(sizes))
         return cls(
@@ -90,40 +93,32 @@ class Share:
             parts[1].view(task.ring.dtype),
             parts[2].view(SUM_RING.dtype),
             whole,
+            task.ring,
         )
 
     def encode(self) -> bytes:
         """Return the numbers as transmitted and stored: rows, dense part, sums, little-endian."""
-        parts = (self.rows, self.dense, self.sums)
-        return b"".join(np.ascontiguousarray(part, dtype=part.dtype.newbyteorder("<")).data for part in parts)
+        return b"".join((self.ring.pack(self.rows), self.ring.pack(self.dense), SUM_RING.pack(self.sums)))
 
     def memory(self) -> memoryview:
         """Return what `encode` returns, without a copy on common machines; the share must not change any more."""
-        if self.whole is None or sys.byteorder != "little":
+        if self.whole is None or self.ring.is_packed or sys.byteorder != "little":
             return memoryview(self.encode())
         return self.whole.data
 
     @classmethod
     def decode(cls, round_: RoundSpec, data: bytes) -> "Share":
         """Read a share of this round; any other length is refused."""
-        shape = cls.empty(round_)
-        sizes = [part.nbytes for part in (shape.rows, shape.dense, shape.sums)]
+        shape, ring = cls.empty(round_), round_.task.ring
+        sizes = [shape.rows.size * ring.element_bytes, shape.dense.size * ring.element_bytes, shape.sums.nbytes]
         if len(data) != sum(sizes):
             raise LengthError(f"a share of this round must be exactly {sum(sizes)} bytes")
         rows, dense, sums = np.split(np.frombuffer(data, dtype=np.uint8), np.cumsum(sizes)[:2])
-        return cls(
-            _numbers(rows, shape.rows).reshape(shape.rows.shape),
-            _numbers(dense, shape.dense),
-            _numbers(sums, shape.sums),
-        )
+        return cls(ring.unpack(rows).reshape(shape.rows.shape), ring.unpack(dense), SUM_RING.unpack(sums), ring=ring)
 
     def __add__(self, other: "Share") -> "Share":
         """Return the plaintext sum from both parties' shares."""
-        return Share(self.rows + other.rows, self.dense + other.dense, self.sums + other.sums)
-
-
-def _numbers(data: RingArray, like: RingArray) -> RingArray:
-    return np.require(data.view(like.dtype.newbyteorder("<")).astype(like.dtype), requirements=["A", "C"])
+        return Share(self.rows + other.rows, self.dense + other.dense, self.sums + other.sums, ring=self.ring)
 
 
 def blur(round_: RoundSpec, share: Share, random_bytes: RandomBytes = secure_bytes) -> None:
@@ -194,7 +189,7 @@ class Evaluation:
         cls,
         round_: RoundSpec,
         party: int,
-        rows: row_access.Rows,
+        rows: Rows,
         backend: Backend | None = None,
         *,
         check_key: bytes | None = None,
@@ -312,7 +307,9 @@ class Evaluation:
         public, share = norm_parts(self.round, self.party, one.update)
         return verifier.message(
             Held(
-                statement=Statement(self.round.label(one.session_id), public_keys_digest(one.keys), words),
+                statement=Statement(
+                    self.round.label(one.session_id), self.round.task.ring, public_keys_digest(one.keys), words
+                ),
                 public=public,
                 seed=master_seed(one.keys),
                 slot_sums=slot_sums,

@@ -11,6 +11,7 @@ from secemb_party.storage import Floats, Model
 from secemb_server0.gradient import Doubles, Gradient
 from secemb_server0.guard import Guard
 from secemb_server0.optimiser import BlockStep, Optimiser, Rates, blocks
+from secemb_shared.row_words import SINGLE
 
 _SMALLEST_EPS = 1e-12
 # Moments of rows without gradients decay until they are subnormal. Arithmetic on subnormal numbers is six times slower,
@@ -28,8 +29,8 @@ class Momentum(Optimiser):
     kind = "momentum"
     beta: ClassVar[float] = 0.9
 
-    def __init__(self, rates: Rates, *, guard: Guard | None = None) -> None:
-        super().__init__(rates, guard=guard)
+    def __init__(self, rates: Rates, *, guard: Guard | None = None, row_bits: int = SINGLE) -> None:
+        super().__init__(rates, guard=guard, row_bits=row_bits)
         self._moments: dict[str, Floats] = {}
 
     def _check(self, model: Model, gradient: Gradient) -> Doubles:
@@ -88,10 +89,11 @@ class Adam(Optimiser):
         rates: Rates,
         *,
         guard: Guard | None = None,
+        row_bits: int = SINGLE,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
     ) -> None:
-        super().__init__(rates, guard=guard)
+        super().__init__(rates, guard=guard, row_bits=row_bits)
         if not (0 <= betas[0] < 1 and 0 <= betas[1] < 1 and _SMALLEST_EPS <= eps <= 1):
             raise OptimiserError(f"betas must be at least 0 and less than 1, and eps between {_SMALLEST_EPS} and 1")
         self._betas, self._eps = betas, eps

@@ -64,33 +64,32 @@ class AddedShares:
         size, task, trains = share_bytes(spec), spec.task, spec.kind == TRAIN
         if any(one.size != size for one in (own, other)):
             raise LengthError(f"a share of this round must be exactly {size} bytes")
-        items, dense, kind = task.items if trains else 0, task.dense_size if trains else 0, task.ring.dtype
-        start = items * task.row_width * kind.itemsize
+        items, dense, ring = task.items if trains else 0, task.dense_size if trains else 0, task.ring
+        start = items * task.row_width * ring.element_bytes
         return cls(
-            _AddedRows(own, other, (items, task.row_width), kind),
-            _add(own, other, start, dense, kind),
-            _add(own, other, start + dense * kind.itemsize, spec.sum_size, SUM_RING.dtype),
+            _AddedRows(own, other, (items, task.row_width), ring),
+            _add(own, other, start, dense, ring),
+            _add(own, other, start + dense * ring.element_bytes, spec.sum_size, SUM_RING),
         )
 
 
 class _AddedRows:
     """The rows of two shares, added when they are read."""
 
-    def __init__(self, own: Blob, other: Blob, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self._own, self._other = own, other
-        self.shape, self.dtype = shape, dtype
+    def __init__(self, own: Blob, other: Blob, shape: tuple[int, ...], ring: Ring) -> None:
+        self._own, self._other, self._ring = own, other, ring
+        self.shape, self.dtype = shape, ring.dtype
 
     def __getitem__(self, rows: slice, /) -> RingArray:
         count, width = self.shape
         first, last, _ = rows.indices(count)
-        start = first * width * self.dtype.itemsize
-        return _add(self._own, self._other, start, max(0, last - first) * width, self.dtype).reshape(-1, width)
+        start = first * width * self._ring.element_bytes
+        return _add(self._own, self._other, start, max(0, last - first) * width, self._ring).reshape(-1, width)
 
 
-def _add(own: Blob, other: Blob, start: int, count: int, dtype: np.dtype[Any]) -> RingArray:
-    stored = dtype.newbyteorder("<")
-    first, second = (np.frombuffer(one.read(start, count * dtype.itemsize), dtype=stored) for one in (own, other))
-    added: RingArray = (first + second).astype(dtype, copy=False)
+def _add(own: Blob, other: Blob, start: int, count: int, ring: Ring) -> RingArray:
+    first, second = (ring.unpack(one.read(start, count * ring.element_bytes)) for one in (own, other))
+    added: RingArray = first + second
     return added
 
 

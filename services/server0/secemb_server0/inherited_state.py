@@ -2,11 +2,12 @@
 
 A new row begins without a direction, but with the mean of the kept rows' squared gradients: with zeros, an optimiser
 that has long passed its first steps would move it too fast. Only server 0 has this state, so nothing is compared.
+Rows that were kept unrounded stay behind: a successor begins from the rows that both servers can compute.
 """
 
 from secemb_party.storage import Floats, OptimiserState
 from secemb_party.storage.first_version import mean_row, place_rows
-from secemb_server0.optimiser import INHERITED, inherited_steps
+from secemb_server0.optimiser import EXACT, INHERITED, inherited_steps
 from secemb_server0.reconstruct import fresh_state
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.canonical import decimal
@@ -26,7 +27,7 @@ def inherit_state(state: OptimiserState | None, task: TaskSpec, rows: RowMap) ->
     tensors = {
         name: _placed(name, values, rows)
         for name, values in state.tensors.items()
-        if name != INHERITED and (guarded or not name.endswith(_SCALE))
+        if name not in (INHERITED, EXACT) and (guarded or not name.endswith(_SCALE))
     }
     tensors[INHERITED] = inherited_steps(state)
     return OptimiserState(task_id=task.task_id, version=0, kind=state.kind, steps=0, tensors=tensors)

@@ -1,7 +1,8 @@
 """The optimiser: it moves a model by the mean gradient of a round, with rates for vectors, biases and the dense part.
 
 A step takes the mean gradient of a round and returns the next version of the model; the old one stays as it is. It uses
-only single float32 operations, each rounded according to IEEE 754, so a repeated step gives the same bits.
+only single float32 operations, each rounded according to IEEE 754, so a repeated step gives the same bits. If devices
+read rows in half precision, the optimiser keeps the rows that it moves in its state, and publishes them rounded.
 
 OptimiserError (a SecEmbError)
 ├── GradientError          a mean gradient that is not finite or not of the model's shape
@@ -23,12 +24,14 @@ from secemb_server0.gradient import Doubles, Gradient, Table
 from secemb_server0.guard import Guard, row_lengths, whole_length
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.canonical import decimal
+from secemb_shared.row_words import HALF, SINGLE, published
 
 Advance = tuple[str, slice, Floats, dict[str, Floats]]  # part, span of its rows, their new numbers, their state
 
 _BLOCK = 1 << 14  # numbers processed together: 64 kB per array, so that intermediate results stay in cache
 _SPAN = 1 << 20  # numbers read and written together
 _LARGEST_RATE = 1e6
+EXACT = "rows_exact"  # the name of full-precision rows in a state
 INHERITED = "inherited"  # the tensor with the number of steps in earlier tasks, which moments have, but not the rates
 _MOST_INHERITED = 2**24  # a float32 holds it exactly, and more would make no difference
 LARGEST_NORM = 2.0**63  # no ring holds more, and its square still fits in a float32
@@ -106,8 +109,9 @@ class Optimiser(ABC):
 
     kind: ClassVar[str]
 
-    def __init__(self, rates: Rates, *, guard: Guard | None = None) -> None:
-        self._rates, self.guard = rates, guard
+    def __init__(self, rates: Rates, *, guard: Guard | None = None, row_bits: int = SINGLE) -> None:
+        self._rates, self.guard, self._row_bits = rates, guard, row_bits
+        self._exact: Floats | None = None  # the rows before they were rounded; None: start from the published ones
         self._steps = 0
         self._inherited = 0  # steps of the task's predecessors
         self._reached: tuple[bytes, int] | None = None  # task and version after the last step
@@ -116,8 +120,12 @@ class Optimiser(ABC):
     def step(self, model: Model, gradient: Gradient) -> Model:
         """Return the next version of the model. Errors are raised before anything changes."""
         rows, dense = np.empty_like(model.rows), np.empty_like(model.dense)
-        for part, span, values, _ in self._advance(model, gradient, in_place=True):
+        exact = np.empty_like(rows) if self._row_bits == HALF else None
+        for part, span, values, state in self._advance(model, gradient, in_place=True):
             (rows if part == "rows" else dense)[span] = values
+            if exact is not None and part == "rows":
+                exact[span] = state[EXACT]
+        self._exact = exact
         return self._conclude(replace(model, version=model.version + 1, rows=rows, dense=dense))
 
     def step_in_blocks(self, model: Model, gradient: Gradient) -> ModelStep:
@@ -129,6 +137,8 @@ class Optimiser(ABC):
         first = next(begun)  # from here on, the shapes of the state are known
         small = {**(self.guard.tensors() if self.guard is not None else {}), **self._inheritance()}
         kept = {**self._tensors(), **small}
+        if self._row_bits == HALF:
+            kept[EXACT] = model.rows  # of the same shape
 
         def each() -> Iterator[dict[str, Floats]]:
             yield small
@@ -161,7 +171,8 @@ class Optimiser(ABC):
         for span in blocks(len(model.rows), size):
             found = factors.get("rows")
             limited = replace(rows, factors=found[span] if found is not None else None)
-            yield self._advance_span("rows", span, model.rows, gradient.rows, limited, in_place=in_place)
+            values = model.rows if self._exact is None else self._exact
+            yield self._advance_span("rows", span, values, gradient.rows, limited, in_place=in_place)
         for span in blocks(model.dense.size, _SPAN):
             yield self._advance_span("dense", span, model.dense, gradient.dense, dense, in_place=in_place)
 
@@ -173,7 +184,10 @@ class Optimiser(ABC):
         if not in_place:
             state = {name: one.copy() for name, one in state.items()}
         moments = {name.removeprefix(prefix): one for name, one in state.items()}
-        return part, span, self._move(part, values[span], slopes[span], moments, step), state
+        moved = self._move(part, values[span], slopes[span], moments, step)
+        if part == "rows" and self._row_bits == HALF:
+            state[EXACT], moved = moved, published(moved, HALF)
+        return part, span, moved, state
 
     def _conclude(self, moved: Model) -> Model:
         self._steps += 1
@@ -200,6 +214,8 @@ class Optimiser(ABC):
             raise StateError("there is no state before the first step or after an interrupted one")
         task_id, version = self._reached
         kept = {**self._tensors(), **(self.guard.tensors() if self.guard is not None else {})}
+        if self._exact is not None:
+            kept[EXACT] = self._exact
         tensors = {name: values.copy() for name, values in kept.items()}
         tensors |= self._inheritance()
         return OptimiserState(task_id=task_id, version=version, kind=self.kind, steps=self._steps, tensors=tensors)
@@ -216,10 +232,17 @@ class Optimiser(ABC):
             tensors = {name: values.copy() if copy else values for name, values in state.tensors.items()}
             if INHERITED in tensors:
                 self._inherited = _read_count(tensors.pop(INHERITED))
+            self._exact = self._take_exact(tensors)
             if self.guard is not None:
                 self.guard.take(tensors)
             self._take(tensors)
         self._steps, self._reached, self._whole = state.steps, (state.task_id, state.version), True
+
+    def _take_exact(self, tensors: dict[str, Floats]) -> Floats | None:
+        exact = tensors.pop(EXACT, None)
+        if exact is not None and self._row_bits != HALF:
+            raise StateError("the state is for a task whose devices read rounded rows")
+        return exact
 
     def _check(self, model: Model, gradient: Gradient) -> Doubles:
         """Refuse what does not fit; return the lengths of the gradient's rows."""
@@ -229,6 +252,8 @@ class Optimiser(ABC):
             raise StateError("the state does not belong to this model; restore the state for the same task and version")
         if self.guard is not None:
             self.guard.check(len(model.rows), model.dense.size)
+        if self._exact is not None and not _is_published(self._exact, model.rows):
+            raise StateError("the restored state is for a model with other rows")
         for values, slope in ((model.rows, gradient.rows), (model.dense, gradient.dense)):
             if slope.shape != values.shape or slope.dtype != np.float64:
                 raise GradientError("a mean gradient must be float64 and have the shape of the model")
@@ -252,6 +277,13 @@ class Optimiser(ABC):
     @abstractmethod
     def _take(self, tensors: dict[str, Floats]) -> None:
         """Restore this state, or refuse it."""
+
+
+def _is_published(exact: Floats, rows: Floats) -> bool:
+    """Return whether these are the rounded rows."""
+    return exact.shape == rows.shape and all(
+        np.array_equal(published(exact[span], HALF), rows[span]) for span in blocks(len(rows), _BLOCK)
+    )
 
 
 def inherited_steps(state: OptimiserState) -> Floats:

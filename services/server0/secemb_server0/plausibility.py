@@ -12,7 +12,6 @@ import numpy as np
 
 from secemb_server0.gradient import Sum, Table
 from secemb_server0.optimiser import LARGEST_NORM
-from secemb_shared.dpf import RingArray
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.canonical import decimal, signed_decimal
 from secemb_shared.messages.measures import EventSums, most_held_out
@@ -169,15 +168,11 @@ class _Ends:
         return max(self.above, self.below)
 
 
-def _signed(values: RingArray) -> RingArray:
-    return values.reshape(-1).view(np.int32 if values.dtype == np.uint32 else np.int64)
-
-
 def _measure(values: Table, task: TaskSpec) -> tuple[float, int]:
     """Return the Euclidean norm, and the largest absolute element in steps of the ring."""
     span, total, largest = max(1, _SPAN // math.prod(values.shape[1:])), 0.0, 0
     for start in range(0, values.shape[0], span):
-        signed = _signed(values[start : start + span])
+        signed = task.ring.signed(values[start : start + span]).reshape(-1)
         largest = max(largest, int(signed.max()), -int(signed.min()))
         for first in range(0, signed.size, _BLOCK):
             block = signed[first : first + _BLOCK].astype(np.float64)

@@ -66,7 +66,8 @@ def fresh_state(task: TaskSpec, version: int) -> OptimiserState:
 def make_optimiser(task: TaskSpec) -> Optimiser:
     """Return the task's optimiser with its rates and its guard."""
     multiple = decimal(task.guard)
-    return OPTIMISERS[task.optimiser](Rates.of(task), guard=Guard(multiple) if multiple else None)
+    guard = Guard(multiple) if multiple else None
+    return OPTIMISERS[task.optimiser](Rates.of(task), guard=guard, row_bits=task.row_bits)
 
 
 def move_model(optimiser: Optimiser, task: TaskSpec, model: Model, total: Sum, sessions: int) -> Model:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from secemb_shared.errors import LayoutError
 from secemb_shared.layout.geometry import MOST_TABLES, Geometry
 from secemb_shared.layout.loss import loss_bound
+from secemb_shared.ring import RING_BITS
+from secemb_shared.row_words import SINGLE, words_of
 
 # In at most one device-round in a million is an item left out. 1e-4 would save at most one bin per table.
 DEFAULT_LOSS = 1e-6
 LEVEL_BITS = 129  # a correction word on the wire: 128 bits of seed and one control bit that is not implied by it
-ROW_NUMBER_BYTES = 4  # rows are read as float32 in either ring
-ROW_TAG_BYTES = 4
+ROW_WORD_BYTES = ROW_TAG_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ def plan(
     capacity: int,
     row_width: int,
     ring_bits: int = 32,
+    row_bits: int = SINGLE,
     loss: float = DEFAULT_LOSS,
     max_tables: int = 4,
 ) -> Plan:
@@ -41,7 +43,7 @@ def plan(
     bound falls as bins are added, except for small steps where their size changes, so the result may be one bin away
     from the optimum; its own bound is always at most `loss`.
     """
-    task = _Task(items, capacity, row_width, ring_bits, loss)
+    task = _Task(items, capacity, row_width, ring_bits, row_bits, loss)
     if not 1 <= max_tables <= MOST_TABLES:
         raise LayoutError(f"a layout must have 1 to {MOST_TABLES} tables")
     best = task.geometry(tables=1, bins=items)
@@ -53,16 +55,16 @@ def plan(
 class _Task:
     """The requirements of a plan, and the cost of a geometry under them."""
 
-    def __init__(self, items: int, capacity: int, row_width: int, ring_bits: int, loss: float) -> None:
+    def __init__(self, items: int, capacity: int, row_width: int, ring_bits: int, row_bits: int, loss: float) -> None:
         if capacity < 1 or row_width < 1:
             raise LayoutError("capacity and row width must be at least 1")
-        if ring_bits not in (32, 64):
-            raise LayoutError("the ring must have 32 or 64 bits")
+        if ring_bits not in RING_BITS:
+            raise LayoutError("the ring must have 24, 32 or 64 bits")
         if not 0.0 <= loss < 1.0:
             raise LayoutError("the loss probability must be at least 0 and less than 1")
         self.items = items
         self.capacity = min(capacity, items)
-        self.row_width = row_width
+        self.row_words = words_of(row_width, row_bits)
         self.update_bits = row_width * ring_bits
         self.loss = loss
         self._bounds: dict[Geometry, float] = {}  # a bound takes tens of milliseconds and is needed repeatedly
@@ -93,7 +95,7 @@ class _Task:
             geometry=geometry,
             capacity=self.capacity,
             upload_bytes=self.upload_bytes(geometry),
-            download_bytes=geometry.slots * (self.row_width * ROW_NUMBER_BYTES + ROW_TAG_BYTES),
+            download_bytes=geometry.slots * (self.row_words * ROW_WORD_BYTES + ROW_TAG_BYTES),
             loss=self.bound(geometry),
         )
 

@@ -14,7 +14,7 @@ KEYS to party b       16                      master seed of party b        (pri
                       depth · slots · 16      left correction words         (public, the same for both)
                       ceil(depth · slots / 8) right control bits            (public)
                       slots · 48              corrections of the leaf hashes (public)
-ANSWER from party b   slots · (width + 1) · 4 rows and their tags, XOR-shared
+ANSWER from party b   slots · (words + 1) · 4 rows and their tags, XOR-shared
 UPDATE to party b     slots · width · element correction words              (public)
                       96                      commitments of the norm proof (public; where the task has a norm bound)
                       dense · element         explicit dense share          (party 0 only, private)
@@ -111,7 +111,7 @@ class Sizes:
         private = task.dense_size * element + _norm_share_bytes(task)
         return cls(
             keys=ENVELOPE_BYTES + SEED_BYTES + _public_keys_bytes(task),
-            answer=ENVELOPE_BYTES + slots * (task.row_width + 1) * 4,
+            answer=ENVELOPE_BYTES + slots * (task.row_words + 1) * 4,
             update=(ENVELOPE_BYTES + public + private, ENVELOPE_BYTES + public),
         )
 
@@ -208,9 +208,9 @@ def encode_answer(round_: RoundSpec, session_id: bytes, party: int, answer: Word
 
 
 def decode_answer(round_: RoundSpec, session_id: bytes, party: int, data: bytes) -> Words32:
-    """Return the (slots, width + 1) words of one party's answer."""
+    """Return the (slots, row words + 1) words of one party's answer."""
     task = round_.task
-    shape = (task.geometry.slots, task.row_width + 1)
+    shape = (task.geometry.slots, task.row_words + 1)
     expected = envelope(round_, session_id, Kind.ANSWER, party)
     body = open_envelope(data, expected, shape[0] * shape[1] * 4)
     return _aligned(np.frombuffer(body, dtype="<u4").reshape(shape), np.dtype(np.uint32))
@@ -230,10 +230,10 @@ def encode_update(
     if (proof is None) != (round_.task.norm_shape is None):
         raise SpecError("an update must have a norm proof if and only if its task has a norm bound")
     public, share = (b"", b"") if proof is None else (proof.public, proof.share)
-    head = envelope(round_, session_id, Kind.UPDATE, party)
+    head, ring = envelope(round_, session_id, Kind.UPDATE, party), round_.task.ring
     if dense_share is None:
-        return b"".join((head, _little(words), public))
-    return b"".join((head, _little(words), public, _little(dense_share), share))
+        return b"".join((head, ring.pack(words), public))
+    return b"".join((head, ring.pack(words), public, ring.pack(dense_share), share))
 
 
 def decode_update(round_: RoundSpec, session_id: bytes, party: int, data: bytes) -> tuple[RingArray, RingArray | None]:
@@ -242,17 +242,13 @@ def decode_update(round_: RoundSpec, session_id: bytes, party: int, data: bytes)
     expected = envelope(round_, session_id, Kind.UPDATE, party)
     body = open_envelope(data, expected, Sizes.of(task).update[party] - ENVELOPE_BYTES)
     shape, dense = (task.geometry.slots, task.row_width), public_update_bytes(task)
-    words = _elements(task, body[: update_words_bytes(task)]).reshape(shape)
+    words = task.ring.unpack(body[: update_words_bytes(task)]).reshape(shape)
     if party != EXPLICIT_PARTY:
         return words, None
     _, share = norm_parts(round_, party, data)
     if task.norm_shape is not None and share is not None:
         task.norm_shape.check_share(share)
-    return words, _elements(task, body[dense : dense + task.dense_size * task.ring.element_bytes])
-
-
-def _elements(task: TaskSpec, data: memoryview) -> RingArray:
-    return _aligned(np.frombuffer(data, dtype=task.ring.dtype.newbyteorder("<")), task.ring.dtype)
+    return words, task.ring.unpack(body[dense : dense + task.dense_size * task.ring.element_bytes])
 
 
 def norm_parts(round_: RoundSpec, party: int, data: bytes) -> tuple[bytes, bytes | None]:
@@ -290,10 +286,10 @@ def encode_sum_share(round_: RoundSpec, session_id: bytes, party: int, share: Ri
     return b"".join((envelope(round_, session_id, Kind.SUM_SHARE, party), body))
 
 
-def _sum_numbers(round_: RoundSpec, share: RingArray) -> memoryview:
+def _sum_numbers(round_: RoundSpec, share: RingArray) -> bytes | memoryview:
     if share.shape != (round_.sum_size,) or share.itemsize != SUM_RING.element_bytes:
         raise SpecError(f"the secure sum of this round must have {round_.sum_size} numbers of {SUM_RING.bits} bits")
-    return _little(share)
+    return SUM_RING.pack(share)
 
 
 def sum_share_bytes(round_: RoundSpec, party: int) -> int:
@@ -308,7 +304,7 @@ def decode_sum_share(round_: RoundSpec, session_id: bytes, party: int, data: byt
     if party != EXPLICIT_PARTY:
         return bytes(open_envelope(data, expected, SEED_BYTES))
     body = open_envelope(data, expected, round_.sum_size * SUM_RING.element_bytes)
-    return _aligned(np.frombuffer(body, dtype=SUM_RING.dtype.newbyteorder("<")), SUM_RING.dtype)
+    return SUM_RING.unpack(body)
 
 
 def _little(numbers: RingArray) -> memoryview:

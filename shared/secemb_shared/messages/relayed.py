@@ -156,7 +156,7 @@ def encode_relayed_answer(round_: RoundSpec, session_id: bytes, own: bytes, othe
 def decode_relayed_answer(round_: RoundSpec, session_id: bytes, data: bytes) -> tuple[Words32, bytes, bytes]:
     """Return the masked words, the receipt for the keys and the confirmation of the dense part."""
     task = round_.task
-    shape = (task.geometry.slots, task.row_width + 1)
+    shape = (task.geometry.slots, task.row_words + 1)
     size = shape[0] * shape[1] * 4
     expected = envelope(round_, session_id, Kind.RELAYED_ANSWER, 0)
     body = open_envelope(data, expected, size + 2 * MARK_BYTES)

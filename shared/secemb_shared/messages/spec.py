@@ -21,6 +21,7 @@ from secemb_shared.messages.measures import (
 from secemb_shared.messages.privacy import Privacy
 from secemb_shared.norm import NormShape
 from secemb_shared.ring import Ring
+from secemb_shared.row_words import ROW_BITS, SINGLE, words_of
 from secemb_shared.secure_sum import SUM_RING
 
 SMALLEST_COHORT = 2  # a sum over one session would reveal it
@@ -39,6 +40,7 @@ SURVEY_CAPACITIES = tuple(2**power for power in range(3, 13))  # a survey shows 
 SUM_SIZES = {TRAIN: 0, SURVEY: 4 + len(SURVEY_CAPACITIES), EVALUATE: len(SUM_NAMES)}
 LARGEST_SUM = 2**23 - 1  # sessions that a secure sum holds without wrapping around, given its ring and bound
 LARGEST_MESSAGE = 2**28  # bytes of one message
+OPTIONAL = {"row_bits": SINGLE}  # members that are left out of the canonical form where they have these values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +82,7 @@ class TaskSpec:
     identity0: str = ""  # server 0's identity; both identities together sign the task's successor; empty: it has none
     predecessor: str = ""  # id of the task that this one continues; empty if it is the first
     norm_bound: int = 0  # in steps: devices prove that their whole update is at most about this long; 0: no proof
+    row_bits: int = SINGLE  # of a number in a row that devices read: 32, or 16 for half precision
     privacy: Privacy | None = None  # noise on the sums; None: only the cohort protects devices
 
     def __post_init__(self) -> None:
@@ -107,6 +110,11 @@ class TaskSpec:
     def ring(self) -> Ring:
         """Return the ring in which updates are added."""
         return Ring(bits=self.ring_bits, fraction_bits=self.fraction_bits)
+
+    @property
+    def row_words(self) -> int:
+        """Return how many 32-bit words a row has when it is read, without its tag."""
+        return words_of(self.row_width, self.row_bits)
 
     @cached_property
     def norm_shape(self) -> NormShape | None:
@@ -154,12 +162,16 @@ class TaskSpec:
     def decode(cls, data: bytes) -> Self:
         """Read the canonical form; unknown and missing fields are refused."""
         names = {field.name: field.type for field in fields(cls)} | {"privacy": dict}
-        found = _expect(canonical.decode(data), names)
+        written = canonical.decode(data)
+        if any(written.get(name) == usual for name, usual in OPTIONAL.items()):
+            raise SpecError("a field must be left out where it has its usual value")
+        found = _expect(OPTIONAL | dict(written), names)
         return cls(**found | {"privacy": Privacy.read(found["privacy"]) if found["privacy"] else None})
 
     def _fields(self) -> dict[str, Any]:
         privacy = {} if self.privacy is None else self.privacy.fields()
-        return {"protocol": PROTOCOL.decode(), **asdict(self), "privacy": privacy}
+        members = {"protocol": PROTOCOL.decode(), **asdict(self), "privacy": privacy}
+        return {name: value for name, value in members.items() if name not in OPTIONAL or value != OPTIONAL[name]}
 
     def _check(self) -> None:
         plain = [field for field in fields(self) if field.name != "privacy"]
@@ -169,6 +181,8 @@ class TaskSpec:
             raise SpecError("the task name must be 1 to 100 characters")
         if not 1 <= self.row_width <= 2**16 or not 0 <= self.dense_size <= 2**26:
             raise SpecError("row width must be 1 to 65,536 and dense size 0 to 2^26")
+        if self.row_bits not in ROW_BITS:
+            raise SpecError("the numbers of a row must have 16 or 32 bits")
         if not 1 <= self.capacity <= self.items:
             raise SpecError("capacity (m') must be at least 1 and at most the number of items")
         if not SMALLEST_COHORT <= self.min_cohort <= self.cohort:
@@ -176,7 +190,7 @@ class TaskSpec:
         self._check_privacy()
         self._check_norm()
         self._check_training()
-        width = max(self.row_width * self.ring.element_bytes, 4 * (self.row_width + 1))
+        width = max(self.row_width * self.ring.element_bytes, 4 * (self.row_words + 1))
         slots, depth = self.geometry.slots, self.geometry.depth  # refuses an impossible shape
         longest = max(width, 17 * depth + HASH_BYTES)
         if slots * longest + self.dense_size * self.ring.element_bytes > LARGEST_MESSAGE:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secemb_shared.errors import EncodingError, LengthError
+from secemb_shared.row_words import HALF, Rows, to_half
 
 _DOMAIN = b"secemb/1 model"
 
@@ -37,7 +38,6 @@ def hash_model(task_id: bytes, *, version: int, items: int, width: int, dense: i
     return hashed
 
 
-Rows = npt.NDArray[np.float32]  # (n, width)
 Encoded = npt.NDArray[np.uint8]  # (n, bytes of a row)
 Numbers = npt.NDArray[np.int64]
 
@@ -51,7 +51,13 @@ class TableFormat(StrEnum):
     """The encoding of the numbers in a copy."""
 
     FLOAT32 = "float32"
+    FLOAT16 = "float16"
     INT8 = "int8"
+
+    @classmethod
+    def exact(cls, row_bits: int) -> "TableFormat":
+        """Return the format in which rows of this many bits a number lose nothing and take the fewest bytes."""
+        return cls.FLOAT16 if row_bits == HALF else cls.FLOAT32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +71,8 @@ class CopyShape:
     @property
     def row_bytes(self) -> int:
         """Return the length of one encoded row."""
-        return 4 * self.width if self.format is TableFormat.FLOAT32 else SCALE_BYTES + self.width
+        sizes = {TableFormat.FLOAT32: 4 * self.width, TableFormat.FLOAT16: 2 * self.width}
+        return sizes.get(self.format, SCALE_BYTES + self.width)
 
     @property
     def copy_bytes(self) -> int:
@@ -81,6 +88,8 @@ class CopyShape:
         """Return rows as encoded in a copy, shape (n, bytes of a row)."""
         if self.format is TableFormat.FLOAT32:
             return np.ascontiguousarray(rows, dtype="<f4").view(np.uint8)
+        if self.format is TableFormat.FLOAT16:
+            return np.ascontiguousarray(to_half(rows), dtype="<f2").view(np.uint8)
         scales = np.minimum(np.abs(rows).max(axis=1) / _STEPS, _LARGEST)
         scales[scales < _SMALLEST] = 0
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -94,6 +103,8 @@ class CopyShape:
         """Return the numbers of encoded rows, shape (n, width)."""
         if self.format is TableFormat.FLOAT32:
             return np.ascontiguousarray(encoded).view("<f4").astype(np.float32, copy=False)
+        if self.format is TableFormat.FLOAT16:
+            return np.ascontiguousarray(encoded).view("<f2").astype(np.float32)
         scales = np.ascontiguousarray(encoded[:, :SCALE_BYTES]).view("<f4")
         return encoded[:, SCALE_BYTES:].view(np.int8).astype(np.float32) * scales.astype(np.float32, copy=False)
 

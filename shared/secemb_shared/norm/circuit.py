@@ -18,11 +18,11 @@ Values = Sequence[int]
 
 def lifted(shape: NormShape, party: int, projections: RingArray) -> list[int]:
     """Return a party's projections as integers whose sum is R + 2^b · carry."""
-    half = 1 << (shape.bits - 1)
+    half, above = 1 << (shape.bits - 1), (1 << shape.bits) - 1  # elements may have more bits than the ring
     if party:
-        return [int(value) for value in projections.tolist()]
+        return [value & above for value in projections.tolist()]
     moved = projections + np.asarray(half, dtype=projections.dtype)
-    return [value - half for value in moved.tolist()]
+    return [(value & above) - half for value in moved.tolist()]
 
 
 def witness_of(shape: NormShape, lifted0: Values, lifted1: Values) -> list[int] | None:

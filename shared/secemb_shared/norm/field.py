@@ -71,4 +71,5 @@ class Field:
         return [int.from_bytes(data[at : at + size], "little") for at in range(0, len(data), size)]
 
 
-FIELDS = {32: Field(2**127 - 1, 16), 64: Field(2**255 - 19, 32)}  # by the bits of the ring
+_SMALL = Field(2**127 - 1, 16)
+FIELDS = {24: _SMALL, 32: _SMALL, 64: Field(2**255 - 19, 32)}  # by the bits of the ring

@@ -24,13 +24,13 @@ class NormShape:
 
     def __post_init__(self) -> None:
         if self.bits not in FIELDS:
-            raise SpecError("the norm proof is defined for rings of 32 and 64 bits")
+            raise SpecError("the norm proof is defined for rings of 24, 32 and 64 bits")
         if self.slots < 1 or self.width < 1 or self.dense < 0:
             raise SpecError("the norm proof needs at least one slot of at least one element")
         if not 1 <= self.norm_bound <= self.largest_bound(self.bits):
             raise SpecError(
                 f"norm_bound must be 1 to 2^{self.bits - 5} ring steps, because a projection could overflow beyond"
-                " that; use fewer fraction bits or the 64-bit ring"
+                " that; use fewer fraction bits or a larger ring"
             )
 
     @staticmethod

@@ -4,13 +4,12 @@ import hashlib
 from dataclasses import dataclass
 from typing import Self
 
-import numpy as np
-
 from secemb_shared.dpf import RingArray
 from secemb_shared.errors import LengthError
 from secemb_shared.labels import Label, Purpose
 from secemb_shared.norm.field import Field
 from secemb_shared.norm.shape import DIGEST_BYTES, PUBLIC_BYTES, TRANSCRIPT_BYTES
+from secemb_shared.ring import Ring
 
 _WITNESS = 2  # a party's number takes this place in the commitments to seeds
 
@@ -20,12 +19,13 @@ class Statement:
     """The public parts of one session that the proof covers; the same for the device and both servers."""
 
     label: Label  # of the session
+    ring: Ring  # of the task
     keys_digest: bytes  # of everything public in its keys
     words: RingArray  # (slots, width): its correction words
 
     def commit_share(self, party: int, seed: bytes, dense_share: RingArray | None) -> bytes:
         """Commit to what determines a party's share of the update: its master seed, and server 0's dense share."""
-        explicit = b"" if dense_share is None else _travelling(dense_share)
+        explicit = b"" if dense_share is None else bytes(self.ring.pack(dense_share))
         return self.label.derive(Purpose.NORM_COMMIT, bytes([party]) + seed + explicit)
 
     def commit_witness(self, seed0: bytes, witness_share: bytes) -> bytes:
@@ -63,7 +63,7 @@ class Joint:
 
 def challenge(statement: Statement, share0: bytes, share1: bytes) -> bytes:
     """Return the seed of the projections, derived from everything that determines the update."""
-    words = hashlib.sha256(_travelling(statement.words)).digest()
+    words = hashlib.sha256(statement.ring.pack(statement.words)).digest()
     return statement.label.derive(Purpose.NORM_CHALLENGE, statement.keys_digest + words + share0 + share1)
 
 
@@ -71,8 +71,3 @@ def join(statement: Statement, field: Field, seed: bytes, witness: bytes) -> Joi
     """Derive the challenges from the seed of the projections and the commitment to the witness."""
     joint = statement.label.derive(Purpose.NORM_JOINT, seed + witness)
     return Joint(field.stream(joint[:16], 1)[0], joint[16 : 16 + TRANSCRIPT_BYTES])
-
-
-def _travelling(values: RingArray) -> bytes:
-    """Return ring elements as transmitted: little-endian."""
-    return np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<")).tobytes()

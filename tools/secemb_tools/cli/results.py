@@ -104,7 +104,9 @@ class Scenario(TypedDict):
     spread: float
     lowest: float | None
     highest: float | None
+    ring_bits: int
     fraction_bits: int
+    row_bits: int
     bound: int
     epochs: int
     noise: noise.NoiseOptions | None

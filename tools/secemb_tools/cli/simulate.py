@@ -174,6 +174,13 @@ def simulate(
     spread: Annotated[
         float | None, typer.Option(min=0, help="Standard deviation of ratings; default: found by a survey.")
     ] = None,
+    ring_bits: Annotated[
+        int | None, typer.Option(help="Bits of a number in an update: 32, 64, or 24 for fewer bytes.")
+    ] = None,
+    fraction_bits: Annotated[int | None, typer.Option(min=0, help="Bits of it after the binary point.")] = None,
+    row_bits: Annotated[
+        int | None, typer.Option(help="Bits of a number in a row that devices read: 32, or 16 for half precision.")
+    ] = None,
     epochs: Annotated[
         int | None,
         typer.Option(min=1, help="Gradient steps per round for a private part without a closed-form solution."),
@@ -233,6 +240,9 @@ def simulate(
         "highest": highest,
         "centre": centre,
         "spread": spread,
+        "ring_bits": ring_bits,
+        "fraction_bits": fraction_bits,
+        "row_bits": row_bits,
         "epochs": epochs,
     }
     with refusals():

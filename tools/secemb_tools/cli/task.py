@@ -40,8 +40,13 @@ def create(
     placement_loss: Annotated[
         float, typer.Option(help="Binned: the probability that a device with m' items has to leave one out.")
     ] = 1e-6,
-    ring_bits: Annotated[int, typer.Option(help="32 or 64.")] = 32,
-    fraction_bits: Annotated[int, typer.Option(min=0, help="Bits after the binary point.")] = 16,
+    ring_bits: Annotated[int, typer.Option(help="Bits of a number in an update: 32, 64, or 24 for fewer bytes.")] = 32,
+    fraction_bits: Annotated[
+        int | None, typer.Option(min=0, help="Bits after the binary point; default: 16, or 12 of 24.")
+    ] = None,
+    row_bits: Annotated[
+        int, typer.Option(help="Bits of a number in a row that devices read: 32, or 16 for half precision.")
+    ] = 32,
     people: Annotated[
         int | None,
         typer.Option(min=1, help="Expected number of people in the fleet; sets the default decays and rounds."),
@@ -118,6 +123,7 @@ def create(
     from secemb_tools.operate.task_files import read_items_file, relay_key_of, write_task
     from secemb_tools.operate.task_summary import describe_task, warning_of
     from secemb_tools.operate.tasks import TaskOptions, make_task
+    from secemb_tools.specification import fraction_bits_of
 
     with refusals():
         count, file = read_items_file(catalogue, items) if catalogue is not None else (items, None)
@@ -133,7 +139,8 @@ def create(
             layout=layout,
             placement_loss=placement_loss,
             ring_bits=ring_bits,
-            fraction_bits=fraction_bits,
+            fraction_bits=fraction_bits_of(ring_bits, fraction_bits),
+            row_bits=row_bits,
             clip=clip,
             norm_bound=norm_bound,
             cohort=cohort,
@@ -193,8 +200,13 @@ def plan(
     placement_loss: Annotated[
         float, typer.Option(help="The probability that a device with m' items has to leave one out.")
     ] = 1e-6,
-    ring_bits: Annotated[int, typer.Option(help="32 or 64.")] = 32,
-    fraction_bits: Annotated[int, typer.Option(min=0, help="Bits after the binary point.")] = 16,
+    ring_bits: Annotated[int, typer.Option(help="Bits of a number in an update: 32, 64, or 24 for fewer bytes.")] = 32,
+    fraction_bits: Annotated[
+        int | None, typer.Option(min=0, help="Bits after the binary point; default: 16, or 12 of 24.")
+    ] = None,
+    row_bits: Annotated[
+        int, typer.Option(help="Bits of a number in a row that devices read: 32, or 16 for half precision.")
+    ] = 32,
     clip: Annotated[float, typer.Option(help="Largest absolute value in a device's update.")] = 2.0,
     upload_seconds: Annotated[int, typer.Option(min=1, help="How long a round accepts updates.")] = 600,
     memory: Annotated[
@@ -211,6 +223,7 @@ def plan(
     Covers bytes per device, seconds of each stage of a round, memory, disk, and traffic between the servers.
     """
     from secemb_tools.plan import PlanInput, cost, describe
+    from secemb_tools.specification import fraction_bits_of
 
     with refusals():
         given = PlanInput.of(
@@ -223,7 +236,8 @@ def plan(
             fleet=fleet,
             placement_loss=placement_loss,
             ring_bits=ring_bits,
-            fraction_bits=fraction_bits,
+            fraction_bits=fraction_bits_of(ring_bits, fraction_bits),
+            row_bits=row_bits,
             clip=clip,
             upload_seconds=upload_seconds,
             memory=memory,

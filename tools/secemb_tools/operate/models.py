@@ -92,10 +92,10 @@ async def describe(settings: Settings, version: int | None) -> VersionSummary:
     norms = np.linalg.norm(model.rows.astype(np.float64), axis=1)
     return {
         **_row(chosen, known.get(chosen), store),
-        "items": model.shape.items,
-        "row_width": model.shape.width,
-        "dense_size": model.shape.dense,
-        "bytes": 4 * model.shape.numbers,
+        "items": len(model.rows),
+        "row_width": model.rows.shape[1],
+        "dense_size": model.dense.size,
+        "bytes": 4 * (model.rows.size + model.dense.size),
         "mean_row_norm": float(norms.mean()),
         "largest_row_norm": float(norms.max()),
         "mean_bias": float(model.rows[:, -1].mean()),

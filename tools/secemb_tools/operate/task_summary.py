@@ -6,6 +6,7 @@ from secemb_party.accountant import epsilon_known
 from secemb_party.budget import lines_of
 from secemb_shared.layout import loss_bound
 from secemb_shared.messages import Sizes, TaskSpec
+from secemb_shared.row_words import HALF
 
 BYTES_ARE = "messages of one round, without HTTP headers (less than 1,024 bytes per request in each direction)"
 
@@ -33,6 +34,7 @@ class TaskSummary(TypedDict):
     clip: float
     norm_bound: str
     precision: float
+    row_numbers: str
     overflow_budget: str
     cohort: int
     min_cohort: int
@@ -79,6 +81,7 @@ def describe_task(task: TaskSpec) -> TaskSummary:
         "clip": task.bound / 2**task.fraction_bits,
         "norm_bound": _describe_norm_bound(task),
         "precision": 2.0**-task.fraction_bits,
+        "row_numbers": "float16: devices read rounded rows" if task.row_bits == HALF else "float32",
         "overflow_budget": f"{largest / ring.half:.1%} of 2^{task.ring_bits - 1} used by the largest possible sum",
         "cohort": task.cohort,
         "min_cohort": task.min_cohort,

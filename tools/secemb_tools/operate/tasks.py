@@ -47,6 +47,7 @@ class TaskOptions:
     placement_loss: float = DEFAULT_LOSS
     ring_bits: int = 32
     fraction_bits: int = 16
+    row_bits: int = 32
     people: int | None = None  # expected in the fleet; decays and rounds follow from it
     ratings: int | None = None  # expected in the fleet; the decay of vectors follows from it
     rounds: int | None = None
@@ -86,6 +87,7 @@ def make_task(options: TaskOptions) -> TaskSpec:
         placement_loss=options.placement_loss,
         ring_bits=options.ring_bits,
         fraction_bits=options.fraction_bits,
+        row_bits=options.row_bits,
         bound=ring.units(options.clip),
         norm_bound=None if options.norm_bound is None else ring.units(options.norm_bound),
         cohort=options.cohort,

@@ -23,6 +23,7 @@ from secemb_party.storage.retention import FEWEST
 from secemb_sdk.round.session import DeviceSession
 from secemb_server0.reconstruct import add_shares, take_step
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
+from secemb_shared.row_words import HALF
 from secemb_tools.specification import build_task
 
 _SAMPLE_ITEMS = 60_000  # of the measured catalogue: larger than the processor's caches, but fast
@@ -46,9 +47,14 @@ def numbers_of(task: TaskSpec) -> int:
     return task.items * task.row_width + task.dense_size
 
 
+def _moments(task: TaskSpec) -> int:
+    """Return how many numbers an optimiser keeps for one of the model, its full precision among them."""
+    return _MOMENTS[task.optimiser] + (task.row_bits == HALF)
+
+
 def memory_of_server0(task: TaskSpec) -> int:
     """Return the peak: while two shares are added, during the optimiser's step, or while its state is stored."""
-    numbers, element, moments = numbers_of(task), task.ring.element_bytes, _MOMENTS[task.optimiser]
+    numbers, element, moments = numbers_of(task), task.ring.dtype.itemsize, _moments(task)
     adding = 5 * element  # two shares as bytes, both decoded, and their sum
     stepping = element + _DOUBLE + (moments + 2) * _FLOAT  # the sum, the mean gradient, moments, old and new model
     storing = element + (4 * moments + 1) * _FLOAT  # the sum, the model; moments held, copied, as bytes, as a file
@@ -57,14 +63,14 @@ def memory_of_server0(task: TaskSpec) -> int:
 
 def memory_of_server1(task: TaskSpec) -> int:
     """Return the peak: while a share is encoded and sent, or while a model arrives and is stored."""
-    numbers, element = numbers_of(task), task.ring.element_bytes
+    numbers, element = numbers_of(task), task.ring.dtype.itemsize
     sharing = 3 * element  # the sum, its bytes, and what the connection has not sent yet
     publishing = 4 * _FLOAT  # the body, its decoded numbers, these as bytes, as a file
     return _common(task) + numbers * max(sharing, publishing)
 
 
 def _common(task: TaskSpec) -> int:
-    tagged = _FLOAT * task.items * (task.row_width + 1)
+    tagged = _FLOAT * task.items * (task.row_words + 1)
     leaves = _FLOAT * task.tables * task.bins * task.geometry.leaves
     sizes = Sizes.of(task)
     kept = _UNRETURNED * tagged if tagged < _RETURNED else 0
@@ -79,7 +85,7 @@ def stored_per_round(task: TaskSpec) -> int:
 
 def stored_per_version(task: TaskSpec) -> int:
     """Return the bytes of a version of the model with the optimiser's state, on server 0."""
-    return (1 + _MOMENTS[task.optimiser]) * _FLOAT * numbers_of(task)
+    return (1 + _moments(task)) * _FLOAT * numbers_of(task)
 
 
 def disk_of_server0(task: TaskSpec) -> int:
@@ -150,9 +156,11 @@ def _sample(task: TaskSpec) -> TaskSpec:
         row_width=task.row_width,
         capacity=task.capacity,
         ring_bits=task.ring_bits,
+        row_bits=task.row_bits,
         fraction_bits=task.fraction_bits,
         bound=task.bound,
         cohort=task.cohort,
+        norm_bound=task.norm_bound,
     )
     return replace(smaller, dense_size=task.dense_size * _SAMPLE_ITEMS // task.items)
 

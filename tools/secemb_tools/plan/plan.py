@@ -11,6 +11,8 @@ from secemb_shared.errors import OverflowBudgetError
 from secemb_shared.layout import Geometry, plan
 from secemb_shared.messages import Sizes, TaskSpec
 from secemb_shared.messages.canonical import LARGEST_NUMBER
+from secemb_shared.norm import NormShape
+from secemb_shared.row_words import SINGLE
 from secemb_tools.catalogues import choose
 from secemb_tools.errors import OperationError
 from secemb_tools.kernel import describe as describe_kernel
@@ -37,6 +39,7 @@ class PlanInput:
     placement_loss: float
     ring_bits: int
     fraction_bits: int = 16
+    row_bits: int = SINGLE
     clip: float = 2.0
     upload_seconds: int = 600
     memory: float | None = None  # GB of each server; None: the memory of this machine
@@ -114,6 +117,7 @@ def cost(given: PlanInput, *, seconds: float) -> Cost:
         capacity=given.capacity,
         row_width=given.width,
         ring_bits=given.ring_bits,
+        row_bits=given.row_bits,
         loss=given.placement_loss,
     )
     task = _task(given, planned.geometry)
@@ -173,10 +177,14 @@ def _task(given: PlanInput, geometry: Geometry) -> TaskSpec:
         capacity=given.capacity,
         geometry=geometry,
         ring_bits=given.ring_bits,
-        fraction_bits=8,
-        bound=min(2 ** (given.ring_bits - 2) // given.cohort, LARGEST_NUMBER),
+        row_bits=given.row_bits,
+        fraction_bits=min(8, given.fraction_bits),
+        bound=max(1, min(2 ** (given.ring_bits - 2) // given.cohort, LARGEST_NUMBER)),
         cohort=given.cohort,
-        norm_bound=default_norm_bound(given.capacity, given.dense_size, given.fraction_bits),
+        norm_bound=min(
+            default_norm_bound(given.capacity, given.dense_size, given.fraction_bits),
+            NormShape.largest_bound(given.ring_bits),
+        ),
     )
 
 

@@ -106,5 +106,5 @@ def noisy_fields(
     cohort = schedule.largest_cohort(recipe.rounds)
     # No element of a user's update is above the clip. Nor is that of a record, but a device has many of them.
     longest = clip * (recipe.capacity if options.unit == RECORD else 1)
-    bound = max(clip, min(longest, (Ring().half - privacy.rows.tail - 1) // cohort))
+    bound = max(clip, min(longest, (Ring(bits=recipe.ring_bits).half - privacy.rows.tail - 1) // cohort))
     return {"cohort": cohort, "fraction_bits": FRACTION_BITS, "bound": bound, "privacy": privacy}

@@ -19,11 +19,13 @@ from secemb_shared.catalogue import digest_of
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.privacy import USER
 from secemb_shared.messages.spec import BPR, NEXT, SQUARED
+from secemb_shared.row_words import SINGLE
 from secemb_tools.datasets import RatingSet
 from secemb_tools.datasets.summary import suggest_capacity
 from secemb_tools.errors import ScenarioError
 from secemb_tools.specification import (
     GUARD,
+    RING_BITS,
     SESSIONS,
     Density,
     as_decimal,
@@ -32,21 +34,22 @@ from secemb_tools.specification import (
     default_bias_rate,
     default_pulls,
     default_rounds,
+    fraction_bits_of,
 )
 
 MakeModel = Callable[[int], Model]  # person → the model on this person's device
 
 _NEARLY_ALL, _CHEAP = 0.99, 300  # share of the interactions, and an m' that is cheap for a device
-_LARGEST_SUM = 2**31 - 1  # of the ring that recipes use
 _SIGNED = ("centre", "lowest", "highest")  # may be negative
 _BOUND = 2**24  # steps of one element of an update
 # Settings of models whose dense part needs different ones than matrix factorisation. The weight w₀ of a machine is in
 # every rating, so its gradient needs more integer bits.
 _MODELS: dict[str, dict[str, Any]] = {
     "ncf": {"scale": 0.1, "dense_rate": 0.005},
-    "fm": {"dense_rate": 0.005, "dense_penalty": 1.0, "fraction_bits": 14},
-    "deepfm": {"dense_rate": 0.003, "dense_penalty": 1.0, "fraction_bits": 14},
+    "fm": {"dense_rate": 0.005, "dense_penalty": 1.0},
+    "deepfm": {"dense_rate": 0.003, "dense_penalty": 1.0},
 }
+_FEWER_FRACTION_BITS = {"fm": 2, "deepfm": 2}
 # Settings of models that learn from events: the model itself sets the norm of its vectors. What matters is the number
 # of rounds, whatever the fleet: on Amazon's video games (31,013 people) a cohort of 516 gained nothing over one of 100.
 _RATE = 0.008
@@ -86,7 +89,9 @@ class Recipe:
     spread: float = 1.0
     lowest: float | None = None  # the ends of the scale, which predictions are clipped to; None: unknown
     highest: float | None = None
+    ring_bits: int = RING_BITS
     fraction_bits: int = 16
+    row_bits: int = SINGLE  # of a number in a row that devices read
     bound: int = _BOUND
     epochs: int = 1  # steps of a private part that is not solved, in each round
 
@@ -110,6 +115,7 @@ class Recipe:
         cohort = given.get("cohort") or min(default_cohort(people), _EVENT_COHORT if events else people)
         count = ratings.values.size
         density = None if ranks else Density.of(ratings=count, people=people, items=ratings.item_count)
+        ring_bits = given.get("ring_bits", RING_BITS)
         kept, (row_pull, bias_pull) = default_capacity(ratings), default_pulls(loss, density)
         rule: dict[str, Any] = {
             "loss": loss,
@@ -122,7 +128,8 @@ class Recipe:
             "row_pull": round(row_pull, 1),
             "bias_pull": bias_pull,
             "bias_rate": default_bias_rate(loss),
-            "bound": min(_BOUND, _LARGEST_SUM // cohort),
+            "fraction_bits": fraction_bits_of(ring_bits) - _FEWER_FRACTION_BITS.get(model, 0),
+            "bound": min(_BOUND, (2 ** (ring_bits - 1) - 1) // cohort),
             **_MODELS.get(model, {}),
         }
         if events:
@@ -141,7 +148,9 @@ class Recipe:
         model = self.models(ratings)(0)
         fields: dict[str, Any] = {
             "loss": self.loss,
+            "ring_bits": self.ring_bits,
             "fraction_bits": self.fraction_bits,
+            "row_bits": self.row_bits,
             "bound": self.bound,
             "cohort": self.cohort,
             "rounds": self.rounds,

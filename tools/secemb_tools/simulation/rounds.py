@@ -29,6 +29,7 @@ from secemb_shared import row_access
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import EVALUATE
 from secemb_shared.randomness import Indices, RandomBytes, sample
+from secemb_shared.row_words import Rows
 from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 from secemb_tools.simulation.devices import Devices, SimulatedDevice
 
@@ -112,7 +113,7 @@ class PlainSession(DeviceSession):
         round_: RoundSpec,
         items: Indices,
         *,
-        table: row_access.Rows,
+        table: Rows,
         total: Share,
         random_bytes: RandomBytes,
         lossy: Lossy | None = None,
@@ -124,7 +125,7 @@ class PlainSession(DeviceSession):
             items = sample(items, round_.task.capacity, random_bytes)
         self._items = items
 
-    def read_rows(self) -> tuple[Indices, row_access.Rows]:
+    def read_rows(self) -> tuple[Indices, Rows]:
         """Return the items that take part and their rows."""
         return self._items, self._table[self._items]
 

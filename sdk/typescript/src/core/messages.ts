@@ -54,7 +54,7 @@ export interface Sizes {
 export function sizesOf(task: TaskSpec): Sizes {
   const { slots } = task.geometry;
   const keys = ENVELOPE_BYTES + SEED_BYTES + publicKeysBytes(task);
-  const answer = ENVELOPE_BYTES + slots * (task.width + 1) * 4;
+  const answer = ENVELOPE_BYTES + slots * (task.rowWords + 1) * 4;
   const shared = ENVELOPE_BYTES + publicUpdateBytes(task);
   const own = shared + task.denseSize * task.ring.elementBytes + (task.normShape?.shareBytes ?? 0);
   return {
@@ -96,7 +96,7 @@ export function publicKeysDigest(message: Bytes): Bytes {
   return sha256(message.subarray(ENVELOPE_BYTES + SEED_BYTES));
 }
 
-/** Return the (slots, width + 1) words of one party's answer. */
+/** Return the (slots, row words + 1) words of one party's answer. */
 export function decodeAnswer(round: RoundSpec, sessionId: Bytes, party: number, data: Bytes): Uint32Array {
   const expected = envelope(round, sessionId, KINDS.ANSWER, party);
   return wordsOf(openEnvelope(data, expected, sizesOf(round.task).answer - ENVELOPE_BYTES));
@@ -106,9 +106,9 @@ export function decodeAnswer(round: RoundSpec, sessionId: Bytes, party: number, 
 export function encodeUpdate(
   round: RoundSpec, sessionId: Bytes, party: number, words: Elements, denseShare: Elements, proof: Proof | undefined,
 ): Bytes {
-  const parts = [envelope(round, sessionId, KINDS.UPDATE, party), bytesOf(words)];
+  const parts = [envelope(round, sessionId, KINDS.UPDATE, party), round.task.ring.pack(words)];
   if (proof !== undefined) parts.push(proof.shared);
-  if (party === 0) parts.push(bytesOf(denseShare));
+  if (party === 0) parts.push(round.task.ring.pack(denseShare));
   if (party === 0 && proof !== undefined) parts.push(proof.share);
   return concat(...parts);
 }

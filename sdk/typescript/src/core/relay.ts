@@ -75,7 +75,7 @@ export function encodeRelayed(
 }
 
 export interface RelayedAnswer {
-  readonly words: Uint32Array; // (slots, width + 1), masked
+  readonly words: Uint32Array; // (slots, row words + 1), masked
   readonly receipt: Bytes;
   readonly confirmed: Bytes; // the mark of the dense part
 }

@@ -1,10 +1,11 @@
-// Fixed-point numbers in Z modulo 2^32 or 2^64: two's complement, with `fractionBits` fractional bits.
+// Fixed-point numbers in Z modulo 2^32, 2^64 or 2^24: two's complement, with `fractionBits` fractional bits.
 //
-// Elements are 32-bit words, one or two each, the lower one first, so that both rings are encoded and added alike.
+// Elements are 32-bit words, one or two each, the lower one first, so that all rings are encoded and added alike. In the
+// ring of 24 bits the upper 8 bits of a word mean nothing; an element is three bytes wherever it is sent or hashed.
 
 import { NotFiniteError, OutOfRangeError, OverflowBudgetError, RingError } from "../errors.js";
 import { Aes } from "./aes.js";
-import type { Bytes } from "./bytes.js";
+import { bytesOf, wordsOf, type Bytes } from "./bytes.js";
 
 export type Elements = Uint32Array;
 
@@ -16,15 +17,27 @@ export class Ring {
     readonly bits: number,
     readonly fractionBits: number = 16,
   ) {
-    if (bits !== 32 && bits !== 64) throw new RingError("ring bits must be 32 or 64");
+    if (bits !== 24 && bits !== 32 && bits !== 64) throw new RingError("ring bits must be 24, 32 or 64");
     if (!(fractionBits >= 0 && fractionBits <= bits - 2)) {
       throw new RingError("fraction bits must leave room for a sign and at least one bit");
     }
-    this.words = bits / 32;
+    this.words = Math.ceil(bits / 32);
   }
 
   get elementBytes(): number {
     return this.bits / 8;
+  }
+
+  /** Return the elements as sent. */
+  pack(elements: Elements): Bytes {
+    const bytes = bytesOf(elements);
+    return this.bits === 24 ? bytes.filter((_, at) => at % 4 < 3) : bytes;
+  }
+
+  /** Reverse `pack`. */
+  unpack(data: Bytes): Elements {
+    if (this.bits !== 24) return wordsOf(data);
+    return Uint32Array.from({ length: data.length / 3 }, (_, at) => data[3 * at]! | (data[3 * at + 1]! << 8) | (data[3 * at + 2]! << 16));
   }
 
   zeros(count: number): Elements {
@@ -45,7 +58,7 @@ export class Ring {
         throw new OutOfRangeError("a value is beyond the task's bound or the ring; clip the update first");
       }
       if (this.words === 1) {
-        found[at] = steps;
+        found[at] = this.bits === 24 ? steps & 0xffffff : steps;
       } else {
         const high = Math.floor(steps / 2 ** 32);
         found[2 * at] = steps - high * 2 ** 32;
@@ -58,9 +71,10 @@ export class Ring {
   /** Return the centred values: elements of at least half the modulus are negative. */
   decode(elements: Elements): Float64Array {
     const scale = 2 ** this.fractionBits;
+    const above = 32 - Math.min(32, this.bits);
     const found = new Float64Array(elements.length / this.words);
     for (let at = 0; at < found.length; at++) {
-      found[at] = this.words === 1 ? (elements[at]! | 0) / scale : Number(signed(elements, at)) / scale;
+      found[at] = this.words === 1 ? ((elements[at]! << above) >> above) / scale : Number(signed(elements, at)) / scale;
     }
     return found;
   }

@@ -2,6 +2,7 @@
 
 import { RowTagError } from "../errors.js";
 import { Aes } from "./aes.js";
+import { rowsOfWords } from "./half.js";
 import { PADDING, type Placement } from "./layout.js";
 import type { RoundSpec } from "./spec.js";
 
@@ -11,7 +12,7 @@ export interface ReadRows {
   readonly rows: Float32Array; // (n, width)
 }
 
-/** Return the 32-bit tag of each row: h = H(h ⊕ block) over its bytes, from the item's number. */
+/** Return the 32-bit tag of each row of `width` words: h = H(h ⊕ block) over its bytes, from the item's number. */
 export function rowTags(key: Aes, rows: Uint32Array, width: number, items: ArrayLike<number>): Uint32Array {
   const tags = new Uint32Array(items.length);
   const state = new Uint32Array(4);
@@ -30,19 +31,19 @@ export function rowTags(key: Aes, rows: Uint32Array, width: number, items: Array
 
 /** Return the items that were placed, and their rows, from the words of both answers; raise if a tag is wrong. */
 export function recover(round: RoundSpec, placement: Placement, words: Uint32Array): ReadRows {
-  const { width } = round.task;
+  const { rowWords, width, fields } = round.task;
   const slots = [...placement.items.keys()].filter((slot) => placement.items[slot] !== PADDING);
   const items = Int32Array.from(slots, (slot) => placement.items[slot]!);
-  const bits = new Uint32Array(slots.length * width);
+  const bits = new Uint32Array(slots.length * rowWords);
   const shown = new Uint32Array(slots.length);
   slots.forEach((slot, at) => {
-    const start = slot * (width + 1);
-    bits.set(words.subarray(start, start + width), at * width);
-    shown[at] = words[start + width]!;
+    const start = slot * (rowWords + 1);
+    bits.set(words.subarray(start, start + rowWords), at * rowWords);
+    shown[at] = words[start + rowWords]!;
   });
-  const tags = rowTags(new Aes(round.modelLabel.key("row-tag")), bits, width, items);
+  const tags = rowTags(new Aes(round.modelLabel.key("row-tag")), bits, rowWords, items);
   if (tags.some((tag, at) => tag !== shown[at])) {
     throw new RowTagError("a row is altered, stale or not the one asked for; do not train on it, upload zeros");
   }
-  return { items, rows: new Float32Array(bits.buffer) };
+  return { items, rows: rowsOfWords(bits, width, fields.row_bits) };
 }

@@ -4,6 +4,7 @@ import { SecEmbError, SpecError } from "../errors.js";
 import { NormShape } from "../norm/shape.js";
 import { ascii, hex, isHex, sha256, text, type Bytes } from "./bytes.js";
 import { decimal, decodeCanonical, encodeCanonical, isGroup, signedDecimal, type Group } from "./canonical.js";
+import { HALF, SINGLE, wordsOfRow } from "./half.js";
 import { Label, PROTOCOL } from "./labels.js";
 import { Geometry, Layout } from "./layout.js";
 import { HASH_BYTES } from "./paths.js";
@@ -14,8 +15,9 @@ export type { Kind } from "./privacy.js";
 
 const NUMBERS = [
   "bins", "bound", "capacity", "cohort", "dense_size", "fraction_bits", "items", "join_seconds", "min_cohort",
-  "norm_bound", "ring_bits", "rounds", "row_width", "seed", "tables", "upload_seconds",
+  "norm_bound", "ring_bits", "rounds", "row_bits", "row_width", "seed", "tables", "upload_seconds",
 ] as const;
+const OPTIONAL: Readonly<Record<string, number>> = { row_bits: SINGLE }; // left out where they have these values
 const TEXTS = [
   "bias_decay", "bias_rate", "catalogue", "centre", "dense_rate", "guard", "highest", "identity0", "initial_scale",
   "loss", "lowest", "name", "optimiser", "predecessor", "relay_key", "row_decay", "row_rate", "schedule", "spread",
@@ -42,7 +44,11 @@ export class TaskSpec {
   readonly #canonical: Bytes;
 
   private constructor(data: Bytes) {
-    const found = decodeCanonical(data);
+    const written = decodeCanonical(data);
+    if (Object.keys(OPTIONAL).some((name) => written[name] === OPTIONAL[name])) {
+      throw new SpecError("a field must be left out where it has its usual value");
+    }
+    const found: Group = { ...OPTIONAL, ...written };
     expect(found, NUMBERS, TEXTS, ["privacy"]);
     const group = found["privacy"];
     if (!isGroup(group)) throw new SpecError("field privacy has the wrong type");
@@ -72,6 +78,10 @@ export class TaskSpec {
   }
   get width(): number {
     return this.fields.row_width;
+  }
+  /** Return how many 32-bit words a row has when it is read, without its tag. */
+  get rowWords(): number {
+    return wordsOfRow(this.fields.row_width, this.fields.row_bits);
   }
   get denseSize(): number {
     return this.fields.dense_size;
@@ -103,7 +113,7 @@ export class TaskSpec {
     }
     ring.checkBudget(fields.cohort, fields.bound, tail);
     checkTraining(fields);
-    const width = Math.max(fields.row_width * ring.elementBytes, 4 * (fields.row_width + 1));
+    const width = Math.max(fields.row_width * ring.elementBytes, 4 * (this.rowWords + 1));
     const longest = geometry.slots * Math.max(width, 17 * geometry.depth + HASH_BYTES);
     if (longest + fields.dense_size * ring.elementBytes > LARGEST_MESSAGE) {
       throw new SpecError(`a message would be longer than ${LARGEST_MESSAGE} bytes; use fewer slots or shorter rows`);
@@ -211,6 +221,7 @@ function checkSizes(fields: Fields): void {
   if (!(fields.row_width >= 1 && fields.row_width <= 2 ** 16) || !(fields.dense_size >= 0 && fields.dense_size <= 2 ** 26)) {
     throw new SpecError("row width must be 1 to 65,536 and dense size 0 to 2^26");
   }
+  if (fields.row_bits !== HALF && fields.row_bits !== SINGLE) throw new SpecError("the numbers of a row have 16 or 32 bits");
   if (!(fields.capacity >= 1 && fields.capacity <= fields.items)) {
     throw new SpecError("capacity (m') must be at least 1 and at most the number of items");
   }

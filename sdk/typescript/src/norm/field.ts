@@ -63,7 +63,9 @@ export class Field {
   }
 }
 
+const SMALL = new Field((1n << 127n) - 1n, 16);
 export const FIELDS: Readonly<Record<number, Field>> = {
-  32: new Field((1n << 127n) - 1n, 16),
+  24: SMALL,
+  32: SMALL,
   64: new Field((1n << 255n) - 19n, 32),
 };

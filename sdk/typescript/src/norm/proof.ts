@@ -1,7 +1,7 @@
 // The proof that a device's update is short, shown to two servers without revealing it (docs/reference/norm-proof.md).
 
 import { Aes } from "../core/aes.js";
-import { bytesOf, concat, sha256, type Bytes } from "../core/bytes.js";
+import { concat, sha256, type Bytes } from "../core/bytes.js";
 import type { Label } from "../core/labels.js";
 import type { Elements, Ring } from "../core/ring.js";
 import type { Field } from "./field.js";
@@ -35,10 +35,10 @@ export function prove(shape: NormShape, claim: Claim): Proof | undefined {
   const share1 = joined(claim.payload, claim.dense);
   ring.subtract(share1, share0);
   const committed = [
-    label.derive("norm/commit", Uint8Array.of(0), seeds[0], bytesOf(denseShare)),
+    label.derive("norm/commit", Uint8Array.of(0), seeds[0], ring.pack(denseShare)),
     label.derive("norm/commit", Uint8Array.of(1), seeds[1]),
   ] as const;
-  const seed = label.derive("norm/challenge", claim.keysDigest, sha256(bytesOf(words)), ...committed);
+  const seed = label.derive("norm/challenge", claim.keysDigest, sha256(ring.pack(words)), ...committed);
   const lifted = [0, 1].map((party) => lift(ring, party, project(ring, seed.slice(0, 16), party ? share1 : share0)));
   const sums = lifted[0]!.map((value, at) => value + lifted[1]![at]!);
   const witness = witnessOf(shape, sums);
@@ -107,7 +107,7 @@ function lift(ring: Ring, party: number, projections: Elements): bigint[] {
   return Array.from({ length: PROJECTIONS }, (_, at) => {
     const low = BigInt(projections[at * ring.words]!);
     const value = ring.words === 2 ? low + (BigInt(projections[2 * at + 1]!) << 32n) : low;
-    return party ? value : ((value + half) % size) - half;
+    return party ? value % size : ((value + half) % size) - half; // a word may have more bits than the ring
   });
 }
 

@@ -1,6 +1,7 @@
 // The device's copy of the item table: downloaded as a full copy or a delta, and compared with server 1's.
 
 import { ascii, bytesOf, concat, hex, sha256, u64, wordsOf, type Bytes } from "../core/bytes.js";
+import { HALF, halvesToRows } from "../core/half.js";
 import type { TaskSpec } from "../core/spec.js";
 import { CopyError, GoneError, RefusedError, UnavailableError } from "../errors.js";
 import type { Exchange } from "../exchange.js";
@@ -8,7 +9,7 @@ import { askServer1, readDense } from "../round/dense.js";
 import { findPublished, type Published } from "../round/join.js";
 import { download } from "./download.js";
 
-export type TableFormat = "int8" | "float32";
+export type TableFormat = "int8" | "float16" | "float32";
 
 const DENSE = "table-dense";
 const MODEL_DOMAIN = ascii("secemb/1 model");
@@ -36,7 +37,7 @@ export async function newestCopy(exchange: Exchange, task: TaskSpec, format: Tab
   if (held?.version === published.version) return open(task, format, held.version, held.body, dense);
   const body = (held && (await byDelta(exchange, task, format, published.version, held))) ?? (await byFullCopy(exchange, task, format, published.version));
   await compare(exchange, task, format, published.version, body);
-  if (format === "float32" && hex(modelDigest(task, published.version, body, dense)) !== published.digest) {
+  if (isExact(task, format) && hex(modelDigest(task, published.version, asFloat32(task, format, body), dense)) !== published.digest) {
     throw new CopyError("the table and the dense part are not the model that both servers have announced", "table");
   }
   await exchange.context.vault.keepCopy("table", { version: published.version, format, task: hex(task.id) }, body);
@@ -111,7 +112,17 @@ function pathOf(task: TaskSpec, format: TableFormat, version: number): string {
 }
 
 function rowBytes(task: TaskSpec, format: TableFormat): number {
-  return format === "float32" ? 4 * task.width : 4 + task.width;
+  if (format === "int8") return 4 + task.width;
+  return format === "float32" ? 4 * task.width : 2 * task.width;
+}
+
+/** Tell whether rows in this format are those of the model. */
+function isExact(task: TaskSpec, format: TableFormat): boolean {
+  return format === "float32" || (format === "float16" && task.fields.row_bits === HALF);
+}
+
+function asFloat32(task: TaskSpec, format: TableFormat, body: Bytes): Bytes {
+  return format === "float16" ? bytesOf(halvesToRows(body, task.width, 2 * task.width)) : body;
 }
 
 function open(task: TaskSpec, format: TableFormat, version: number, body: Bytes, dense: Float32Array): TableCopy {
@@ -122,6 +133,10 @@ function open(task: TaskSpec, format: TableFormat, version: number, body: Bytes,
     const found = new Float32Array(items.length * width);
     for (let row = 0; row < items.length; row++) {
       const start = items[row]! * size;
+      if (format === "float16") {
+        found.set(halvesToRows(body.subarray(start, start + size), width, size), row * width);
+        continue;
+      }
       const scale = format === "int8" ? view.getFloat32(start, true) : 1;
       for (let at = 0; at < width; at++) {
         found[row * width + at] = format === "int8" ? scale * view.getInt8(start + 4 + at) : view.getFloat32(start + 4 * at, true);

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from secemb_party.evaluation import KeysMessage, SessionBodies
 from secemb_shared.messages import RoundSpec
-from secemb_shared.row_access import Rows
+from secemb_shared.row_words import Rows
 
 
 @dataclass(frozen=True, slots=True, repr=False)

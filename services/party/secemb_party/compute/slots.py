@@ -16,7 +16,7 @@ from secemb_shared.dpf.backend import Words32
 from secemb_shared.layout import Geometry
 from secemb_shared.messages import RoundSpec
 from secemb_shared.randomness import Indices
-from secemb_shared.row_access import Rows
+from secemb_shared.row_words import Rows
 
 _GROUP = 4  # adjacent slots that the kernel evaluates side by side
 _ROWS_AT_ONCE = 1 << 16  # gathered in one step, to bound temporary memory
@@ -81,14 +81,14 @@ class SlotTable:
         return self._tagged.nbytes + self.items.nbytes + self._table.order.nbytes
 
     def _gather(self, rows: Rows) -> Words32:
-        tagged = np.zeros((self.items.size, self.round.task.row_width + 1), dtype=np.uint32)
+        tagged = np.zeros((self.items.size, self.round.task.row_words + 1), dtype=np.uint32)
         for start in range(0, self.items.size, _ROWS_AT_ONCE):
             some = np.maximum(self.items[start : start + _ROWS_AT_ONCE], 0)  # no leaf leads to the row of a -1
             tagged[start : start + some.size] = row_access.tag_some(self.round, rows[some], some, self._backend)
         return tagged
 
     def answer(self, held: HeldKeys) -> Words32:
-        """Return the shares of the requested rows: (sessions, slots of the range, width + 1)."""
+        """Return the shares of the requested rows: (sessions, slots of the range, row words + 1)."""
         return self._backend.answer(held, self._table, self._tagged)
 
     def answer_checked(self, held: HeldKeys, checks: SlotChecks, keys: Blocks) -> tuple[Words32, Blocks]:

@@ -17,7 +17,7 @@ from secemb_shared.dpf import Backend
 from secemb_shared.errors import SessionError
 from secemb_shared.messages import RoundSpec
 from secemb_shared.randomness import RandomBytes, secure_bytes
-from secemb_shared.row_access import Rows
+from secemb_shared.row_words import Rows
 
 Result = TypeVar("Result")
 Measure = Callable[[str], AbstractContextManager[None]]

@@ -9,6 +9,7 @@ from secemb_party.errors import WeightsError
 from secemb_party.storage.model import Floats, Model, Shape, first_model
 from secemb_shared.messages import TaskSpec
 from secemb_shared.row_map import MEAN, SEEDED, RowMap
+from secemb_shared.row_words import published
 
 _BLOCK = 4096  # rows that are added in one call
 
@@ -16,7 +17,7 @@ _BLOCK = 4096  # rows that are added in one call
 def continued_model(last: Model, task: TaskSpec, rows: RowMap) -> Model:
     """Return version 0 of the successor `task`: kept rows and the dense part keep their numbers."""
     wanted = Shape.of(task)
-    if (rows.before, len(rows)) != (len(last.rows), task.items) or last.shape.width != wanted.width:
+    if (rows.before, len(rows)) != (len(last.rows), task.items) or last.rows.shape[1] != wanted.width:
         raise WeightsError("the row map does not lead from this model to the successor's")
     if last.dense.size != wanted.dense:
         raise WeightsError("the successor must have a dense part of the same size")
@@ -25,7 +26,7 @@ def continued_model(last: Model, task: TaskSpec, rows: RowMap) -> Model:
         table[new] = first_model(task).rows[new]
     if (new := rows.new(MEAN)).size:
         table[new] = mean_row(last.rows, rows)
-    return Model(task_id=task.task_id, version=0, rows=table, dense=last.dense.copy())
+    return Model(task_id=task.task_id, version=0, rows=published(table, task.row_bits), dense=last.dense.copy())
 
 
 def place_rows(values: Floats, rows: RowMap) -> Floats:

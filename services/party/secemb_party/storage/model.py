@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
@@ -13,6 +13,7 @@ from secemb_party.errors import WeightsError
 from secemb_shared.messages import TaskSpec, canonical
 from secemb_shared.messages.canonical import LARGEST_NUMBER, decimal
 from secemb_shared.messages.table import model_digest
+from secemb_shared.row_words import HALF, SINGLE, published
 
 _DOMAIN = b"secemb/1 optimiser"
 _BLOCK = 1 << 20  # numbers that are checked together
@@ -75,6 +76,7 @@ class Shape:
     items: int  # m, rows of the table
     width: int  # w, numbers a row
     dense: int  # numbers outside the table
+    row_bits: int = SINGLE  # of a number in a row that devices read
 
     def __post_init__(self) -> None:
         if self.items < 1 or self.width < 1 or self.dense < 0:
@@ -85,7 +87,7 @@ class Shape:
     @classmethod
     def of(cls, task: TaskSpec) -> Self:
         """Return the shape that a task specifies."""
-        return cls(items=task.items, width=task.row_width, dense=task.dense_size)
+        return cls(items=task.items, width=task.row_width, dense=task.dense_size, row_bits=task.row_bits)
 
     @property
     def numbers(self) -> int:
@@ -95,7 +97,7 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Model:
-    """One version of a task's model. It takes over the arrays and makes them read-only.
+    """One version of a task's model, as devices read it. It takes over the arrays and makes them read-only.
 
     A store that has checked these very numbers before gives their digest as `checked`: nothing is read then.
     """
@@ -115,20 +117,20 @@ class Model:
 
     @property
     def shape(self) -> Shape:
-        """Return the shape of the model."""
+        """Return the shape of the model, whatever the precision of its rows."""
         items, width = self.rows.shape
         return Shape(items=items, width=width, dense=self.dense.size)
 
     @cached_property
     def digest(self) -> bytes:
         """Return the 32 bytes that identify this version."""
-        shape = self.shape
+        items, width = self.rows.shape
         return model_digest(
             self.task_id,
             version=self.version,
-            items=shape.items,
-            width=shape.width,
-            dense=shape.dense,
+            items=items,
+            width=width,
+            dense=self.dense.size,
             parts=(little_endian(self.rows), little_endian(self.dense)),
         )
 
@@ -154,11 +156,18 @@ def check_task_id(task_id: bytes) -> None:
 
 
 def check_shape(model: Model, want: Shape) -> None:
-    """Refuse a model whose shape is not the task's."""
-    if model.shape != want:
+    """Refuse a model whose shape is not the task's, or that devices of the task would read otherwise."""
+    if replace(model.shape, row_bits=want.row_bits) != want:
         raise WeightsError(
             f"the task requires {want.items} rows of {want.width} numbers and {want.dense} dense numbers"
         )
+    check_rows(model.rows, want)
+
+
+def check_rows(rows: Floats, want: Shape) -> None:
+    """Refuse rows that devices of the task would read otherwise."""
+    if want.row_bits == HALF and not np.array_equal(published(rows, HALF), rows):
+        raise WeightsError(f"the task requires rows of numbers that fit in {want.row_bits} bits")
 
 
 def check_origin(task_id: bytes, version: int) -> None:
@@ -212,7 +221,7 @@ def initial_model(
     dense = np.zeros(shape.dense, dtype=np.float32)
     if dense_scale:
         dense = _scaled(normals.standard_normal(shape.dense, dtype=np.float32), dense_scale)
-    return Model(task_id=task_id, version=0, rows=rows, dense=dense)
+    return Model(task_id=task_id, version=0, rows=published(rows, shape.row_bits), dense=dense)
 
 
 def first_model(task: TaskSpec) -> Model:

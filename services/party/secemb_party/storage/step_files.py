@@ -6,7 +6,7 @@ from typing import BinaryIO
 import numpy as np
 
 from secemb_party.errors import WeightsError
-from secemb_party.storage.model import ModelStep, OptimiserState, Shape, little_endian
+from secemb_party.storage.model import ModelStep, OptimiserState, Shape, check_rows, little_endian
 from secemb_party.storage.tensor_files import TensorWriter, map_tensors
 from secemb_shared.messages.table import hash_model
 
@@ -28,6 +28,8 @@ def write_step(state_file: BinaryIO | None, file: BinaryIO, step: ModelStep, sha
             if name in parts:
                 if not np.isfinite(values).all():
                     raise WeightsError("a model must not contain NaN or infinity")
+                if name == "rows":
+                    check_rows(values, shape)
                 hashed.update(little_endian(values))
                 model.append(name, values)
             elif state is not None:

@@ -12,6 +12,7 @@ from secemb_party.errors import ModelConflictError, WeightsError
 from secemb_party.storage.interfaces import ModelStore
 from secemb_party.storage.model import Floats, Model, Shape, check_shape
 from secemb_party.storage.tensor_files import read_tensors, write_tensors
+from secemb_shared.row_words import published
 
 _EXPORT = "secemb/1 export"
 _FORMAT = "provide a safetensors file with `rows` and, if the task has a dense part, `dense`, both finite floats"
@@ -38,7 +39,7 @@ def read_weights(path: Path, task_id: bytes, shape: Shape) -> Model:
 
     Float32 is taken bit for bit. Float16 is widened, which is exact, and float64 is rounded to the nearest
     float32, ties to even; a number that becomes infinite is refused like any infinity. Both are the same on every
-    machine, so two servers that import one file have one digest.
+    machine, so two servers that import one file have one digest. Rows are then rounded to what devices read.
     """
     contents = read_tensors(path, numbers=shape.numbers, types=["F16", "F32", "F64"], fix=_FORMAT)
     wanted = {"rows", "dense"} if shape.dense else {"rows"}
@@ -46,7 +47,7 @@ def read_weights(path: Path, task_id: bytes, shape: Shape) -> Model:
         raise WeightsError(f"{path} must contain exactly the tensors {' and '.join(sorted(wanted))}; {_FORMAT}")
     rows, dense = _float32(contents.tensors["rows"]), _float32(contents.tensors.get("dense", np.empty(0)))
     try:
-        model = Model(task_id=task_id, version=0, rows=rows, dense=dense)
+        model = Model(task_id=task_id, version=0, rows=published(rows, shape.row_bits), dense=dense)
         check_shape(model, shape)
     except WeightsError as error:
         raise WeightsError(f"{path} cannot be imported: {error}; {_FORMAT}") from error

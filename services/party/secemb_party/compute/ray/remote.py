@@ -28,7 +28,7 @@ from secemb_shared.errors import SessionError
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import TRAIN
 from secemb_shared.randomness import RandomBytes, secure_bytes
-from secemb_shared.row_access import Rows
+from secemb_shared.row_words import Rows
 
 BATCH = 64  # sessions in a call: fewer would spend more time on the call than on the kernel
 _READS = 2  # calls for keys at a time: one is computed while the other is on its way

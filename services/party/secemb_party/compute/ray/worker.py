@@ -18,7 +18,7 @@ from secemb_shared.dpf import Blocks, HeldKeys, RingArray, SlotChecks
 from secemb_shared.dpf.backend import Words32
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.randomness import Indices
-from secemb_shared.row_access import Rows
+from secemb_shared.row_words import Rows
 
 _ROUNDS = 3  # the open round, the one before it, and one that is being prepared
 _PIECE_BYTES = 1 << 25  # of sums, returned in one call

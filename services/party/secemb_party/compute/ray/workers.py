@@ -18,7 +18,7 @@ from secemb_party.compute.ray.messages import Options
 from secemb_party.compute.slots import SlotRange, slot_ranges
 from secemb_party.logs import get_logger
 from secemb_shared.messages import RoundSpec
-from secemb_shared.row_access import Rows
+from secemb_shared.row_words import Rows
 
 _ATTEMPTS = 3  # of a call whose workers are lost
 _PAUSE, _LONGEST_PAUSE = 1.0, 15.0  # seconds between attempts to connect
