@@ -7,7 +7,7 @@ from typing import TypeVar
 from secemb_party.compute import Accepted, Compute, ComputeUnavailableError, PreparedRound, RoundSum
 from secemb_party.evaluation import KeysMessage, SessionBodies
 from secemb_shared.messages import RoundSpec
-from secemb_shared.row_access import Rows
+from secemb_shared.row_words import Rows
 
 Result = TypeVar("Result")
 

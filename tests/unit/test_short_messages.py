@@ -20,7 +20,7 @@ from secemb_shared.messages import Sizes, TaskSpec
 from secemb_shared.norm import NormShape
 from secemb_shared.ring import Ring
 from secemb_shared.row_words import HALF, as_words, from_words, published, words_of
-from secemb_tools.specification import build_task
+from secemb_tools.specification import build_task, fraction_bits_of
 
 SMALL = Ring(24, 12)
 TASK = make_task(row_bits=HALF, initial_scale="0.1")
@@ -152,4 +152,8 @@ def test_a_ring_of_24_bits_never_gives_up_the_norm_proof_by_itself() -> None:
         with pytest.raises(SpecError, match="norm bound of 0"):
             build_task(**sizes | {"fraction_bits": 12} | refused)
         assert build_task(**sizes | {"fraction_bits": 12} | refused, norm_bound=0).norm_shape is None
-    assert build_task(**sizes, dense_size=9, capacity=300, fraction_bits=10).norm_shape is not None
+    for capacity, dense in ((300, 0), (900, 0), (300, 9), (4000, 9)):
+        bits = fraction_bits_of(24, capacity=min(3883, capacity), dense_size=dense)
+        task = build_task(**sizes, capacity=min(3883, capacity), dense_size=dense, fraction_bits=bits)
+        assert task.norm_shape is not None
+        assert (bits == 12) == (capacity == 300 and not dense)

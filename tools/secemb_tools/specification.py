@@ -113,9 +113,18 @@ def _norm_bound(capacity: int, dense_size: int, ring_bits: int, fraction_bits: i
     )
 
 
-def fraction_bits_of(ring_bits: int, given: int | None = None) -> int:
-    """Return the fraction bits of a ring, if none are given: half of its bits, and at most 16."""
-    return min(16, ring_bits // 2) if given is None else given
+def fraction_bits_of(ring_bits: int, given: int | None = None, *, capacity: int, dense_size: int = 0) -> int:
+    """Return the fraction bits of a ring, if none are given: half of its bits, and at most 16.
+
+    In the 24-bit ring there are fewer if the norm proof needs the room.
+    """
+    if given is not None:
+        return given
+    bits = min(16, ring_bits // 2)
+    if ring_bits == SMALL_RING_BITS:
+        while bits and default_norm_bound(capacity, dense_size, bits) > 2 * NormShape.largest_bound(ring_bits):
+            bits -= 1
+    return bits
 
 
 def default_norm_bound(capacity: int, dense_size: int, fraction_bits: int) -> int:

@@ -139,7 +139,7 @@ def create(
             layout=layout,
             placement_loss=placement_loss,
             ring_bits=ring_bits,
-            fraction_bits=fraction_bits_of(ring_bits, fraction_bits),
+            fraction_bits=fraction_bits_of(ring_bits, fraction_bits, capacity=capacity, dense_size=dense_size),
             row_bits=row_bits,
             clip=clip,
             norm_bound=norm_bound,
@@ -223,7 +223,6 @@ def plan(
     Covers bytes per device, seconds of each stage of a round, memory, disk, and traffic between the servers.
     """
     from secemb_tools.plan import PlanInput, cost, describe
-    from secemb_tools.specification import fraction_bits_of
 
     with refusals():
         given = PlanInput.of(
@@ -236,7 +235,7 @@ def plan(
             fleet=fleet,
             placement_loss=placement_loss,
             ring_bits=ring_bits,
-            fraction_bits=fraction_bits_of(ring_bits, fraction_bits),
+            fraction_bits=fraction_bits,
             row_bits=row_bits,
             clip=clip,
             upload_seconds=upload_seconds,

@@ -19,7 +19,7 @@ from secemb_tools.kernel import describe as describe_kernel
 from secemb_tools.operate.task_summary import BYTES_ARE
 from secemb_tools.plan import costs
 from secemb_tools.plan.costs import Stages, measure
-from secemb_tools.specification import build_task, default_norm_bound
+from secemb_tools.specification import build_task, default_norm_bound, fraction_bits_of
 
 _LARGEST_BODY = 2**31 - 1  # OpenSSL's maximum for one write, and a share or a model is one body
 _TLS = 5e-9  # seconds per byte between the servers, to encrypt, decrypt and copy it
@@ -55,6 +55,10 @@ class PlanInput:
             raise OperationError("give --items and --capacity, or --catalogue")
         if capacity > items:
             raise OperationError("--capacity must be at most --items: a device cannot have more")
+        if more.get("fraction_bits") is None:
+            more["fraction_bits"] = fraction_bits_of(
+                more["ring_bits"], capacity=capacity, dense_size=more["dense_size"]
+            )
         return cls(items=items, capacity=capacity, **more)
 
     @property

@@ -115,20 +115,22 @@ class Recipe:
         cohort = given.get("cohort") or min(default_cohort(people), _EVENT_COHORT if events else people)
         count = ratings.values.size
         density = None if ranks else Density.of(ratings=count, people=people, items=ratings.item_count)
-        ring_bits = given.get("ring_bits", RING_BITS)
         kept, (row_pull, bias_pull) = default_capacity(ratings), default_pulls(loss, density)
+        capacity = min(ratings.item_count, max(4, 2 * kept if ranks else kept))
+        ring_bits = given.get("ring_bits", RING_BITS)
+        fraction_bits = fraction_bits_of(ring_bits, capacity=given.get("capacity", capacity))
         rule: dict[str, Any] = {
             "loss": loss,
             "lowest": None if ranks else float(ratings.values.min()),
             "highest": None if ranks else float(ratings.values.max()),
             "cohort": cohort,
             "rounds": default_rounds(people, cohort, density),
-            "capacity": min(ratings.item_count, max(4, 2 * kept if ranks else kept)),
+            "capacity": capacity,
             "dimension": 32 if ranks else 16,
             "row_pull": round(row_pull, 1),
             "bias_pull": bias_pull,
             "bias_rate": default_bias_rate(loss),
-            "fraction_bits": fraction_bits_of(ring_bits) - _FEWER_FRACTION_BITS.get(model, 0),
+            "fraction_bits": fraction_bits - _FEWER_FRACTION_BITS.get(model, 0),
             "bound": min(_BOUND, (2 ** (ring_bits - 1) - 1) // cohort),
             **_MODELS.get(model, {}),
         }
