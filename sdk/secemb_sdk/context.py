@@ -35,9 +35,27 @@ def always() -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Successor:
+    """A task that continues this device's task, as both servers have signed it."""
+
+    task_id: str
+    name: str
+    items: int
+    kept: int  # rows of this device's task
+    budget: str  # continued or fresh: whether what was spent of the privacy budget still counts
+
+
+def follow_always(_successor: Successor) -> bool:
+    """Follow every successor that both servers have signed."""
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """The limits that an app sets. Nothing is sent while `allowed` returns False."""
 
+    # Whether to go on with a successor of the task; an app can ask its user first. Called before anything changes.
+    follow: Callable[[Successor], bool] = follow_always
     allowed: Callable[[], bool] = always  # unmetered network? on power? Called before every request: it must be quick
     seconds: float = 120.0  # the longest that one call of `contribute()` takes; the next call continues
     bytes: int | None = None  # bodies in both directions; a round that needs more is not started
@@ -91,6 +109,11 @@ class Context:
     clock: Clock = time.monotonic  # for all waiting and deadlines
     wall_clock: Clock = time.time  # dates receipts and detections, and tells whether a relay key is valid
     random_bytes: RandomBytes = secure_bytes
+
+    @property
+    def current_task(self) -> bytes:
+        """Return the id of the task that this device belongs to now: the pinned one, or a successor of it."""
+        return self.vault.chain.current
 
     def model_for(self, task: TaskSpec) -> Model:
         """Return the model, or raise unless it fits the task."""
@@ -173,4 +196,4 @@ class Context:
 
     def held_out(self) -> HoldOut:
         """Return which ratings are held out."""
-        return HoldOut(key=self.vault.hold_out_key, fraction=self.hold_out)
+        return HoldOut(key=self.vault.hold_out_key, fraction=self.hold_out, names=self.vault.chain.names())

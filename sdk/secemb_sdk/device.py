@@ -21,9 +21,12 @@ from secemb_sdk.context import DIRECT, RELAYED, Clock, Context, Policy
 from secemb_sdk.errors import AddressError, EnrolmentError, PinError, PolicyError, RatingError
 from secemb_sdk.home.detections import Detection
 from secemb_sdk.home.encryption import FileCipher
+from secemb_sdk.home.export import export_home
 from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Receipt
+from secemb_sdk.home.switches import SwitchReceipt
 from secemb_sdk.home.vault import Vault
+from secemb_sdk.items import Item, Items
 from secemb_sdk.models import Model
 from secemb_sdk.recommend import (
     Recommendation,
@@ -35,7 +38,8 @@ from secemb_sdk.recommend import (
     suggest_words,
 )
 from secemb_sdk.round.contribute import Outcome, contribute
-from secemb_sdk.steps import AsyncTransport, BlockingTransport, drive_async, drive_blocking
+from secemb_sdk.steps import AsyncTransport, BlockingTransport, Steps, drive_async, drive_blocking
+from secemb_sdk.succession import following
 from secemb_sdk.trust import Authorities, Pins, check_address
 from secemb_shared.catalogue import Catalogue
 from secemb_shared.randomness import RandomBytes, secure_bytes
@@ -114,21 +118,22 @@ class Owned:
     """The operations on a device's own data that need no network."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
+        self._context, self._items = context, Items(context)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of task {self._context.task_id.hex()[:8]}>"
+        return f"<{type(self).__name__} of task {self._context.current_task.hex()[:8]}>"
 
-    def log(self, *, item: int, rating: float | None = None, at: float | None = None) -> None:
+    def log(self, *, item: Item, rating: float | None = None, at: float | None = None) -> None:
         """Store the owner's rating of an item or, without a rating, that the owner chose it; durable on return.
 
+        An item is its row, or its external id, such as "tt0111161", which is looked up in the device's catalogue.
         The last rating of an item counts. Choices are events, which are ordered by time: `at` is the time, in seconds.
         Without it the event is the newest.
         """
         if rating is None:
             self.log_events([(item, at)])
         elif at is None:
-            self._context.vault.log([(item, rating)])
+            self._context.vault.log([(self._items.row(item), rating)])
         else:
             raise RatingError(
                 "a rating has no time and an event has no rating; pass either `rating` or `at`, or log them separately"
@@ -138,20 +143,21 @@ class Owned:
         """Return the owner's ratings by item."""
         return dict(self._context.vault.ratings())
 
-    def remove(self, *, item: int) -> bool:
+    def remove(self, *, item: Item) -> bool:
         """Erase the owner's rating of an item and all events with it; return whether there were any.
 
         A pending session keeps the items it has already selected.
         """
-        return self._context.vault.remove(item)
+        return self._context.vault.remove(self._items.row(item))
 
-    def log_many(self, ratings: Mapping[int, float]) -> None:
+    def log_many(self, ratings: Mapping[int, float] | Mapping[str, float]) -> None:
         """Store several ratings in one write."""
-        self._context.vault.log(ratings.items())
+        self._context.vault.log([(self._items.row(item), rating) for item, rating in ratings.items()])
 
-    def log_events(self, events: Iterable[tuple[int, float | None]]) -> None:
+    def log_events(self, events: Iterable[tuple[Item, float | None]]) -> None:
         """Store several events in one write: items, and when the owner chose them (None: now, in the given order)."""
-        self._context.vault.log_events(events, now=self._context.wall_clock())
+        rows = [(self._items.row(item), at) for item, at in events]
+        self._context.vault.log_events(rows, now=self._context.wall_clock())
 
     def log_text(self, text: str, *, at: float | None = None) -> None:
         """Store a text that the owner has written; durable on return. `at` is the time in seconds; None is now."""
@@ -165,9 +171,22 @@ class Owned:
         """Return what was sent in each round, oldest first."""
         return self._context.vault.receipts()
 
+    def switches(self) -> list[SwitchReceipt]:
+        """Return the switches of this device from a task to its successor, oldest first."""
+        return self._context.vault.chain.receipts()
+
     def detections(self) -> list[Detection]:
         """Return the protocol violations by servers that this device has detected, by kind."""
         return [one for _, one in sorted(self._context.vault.detections().items())]
+
+    def _rank(self, items: list[Item], *, include_rated: bool, titles: bool) -> Steps[list[Recommendation]]:
+        context, task = self._context, self._context.current_task
+
+        def begin() -> Steps[list[Recommendation]]:
+            rows = self._items.rows(items, task)
+            return rank_candidates(context, rows, include_rated=include_rated, titles=titles)
+
+        return following(context, begin)
 
     def forget(self, *, receipts: bool = False) -> None:
         """Erase ratings, events, texts, private part and session; with `receipts`, also receipts and detections."""
@@ -175,7 +194,7 @@ class Owned:
 
     def export(self) -> dict[str, Any]:
         """Return everything that this device knows about its owner, in a form that `json.dumps` accepts."""
-        return self._context.vault.export()
+        return export_home(self._context.vault)
 
 
 class Device(Owned):
@@ -202,15 +221,18 @@ class Device(Owned):
         self, k: int = 10, *, table: TableFormat = TableFormat.INT8, include_rated: bool = False, titles: bool = True
     ) -> list[Recommendation]:
         """Return the k items that the owner may like best, from a copy of the table; with `titles`, their names too."""
-        steps = recommend_items(self._context, k=k, table=table, include_rated=include_rated, titles=titles)
+        steps = following(
+            self._context,
+            lambda: recommend_items(self._context, k=k, table=table, include_rated=include_rated, titles=titles),
+        )
         async with self._advising:
             return await drive_async(steps, self._transport)
 
     async def rank(
-        self, candidates: Iterable[int], *, include_rated: bool = False, titles: bool = True
+        self, candidates: Iterable[Item], *, include_rated: bool = False, titles: bool = True
     ) -> list[Recommendation]:
         """Return candidates with their scores, best first; neither server learns which they are."""
-        steps = rank_candidates(self._context, candidates, include_rated=include_rated, titles=titles)
+        steps = self._rank(list(candidates), include_rated=include_rated, titles=titles)
         async with self._advising:
             return await drive_async(steps, self._transport)
 
@@ -221,14 +243,17 @@ class Device(Owned):
 
         Each is a next word followed by the most likely words, up to `words` in total or until the text ends.
         """
-        steps = suggest_words(self._context, text, k=k, words=words, table=table, refresh=refresh)
+        steps = following(
+            self._context,
+            lambda: suggest_words(self._context, text, k=k, words=words, table=table, refresh=refresh),
+        )
         async with self._advising:
             return await drive_async(steps, self._transport)
 
     async def catalogue(self) -> Catalogue:
         """Return the ids and titles of the task's items; they are fetched once."""
         async with self._advising:
-            return await drive_async(find_catalogue(self._context), self._transport)
+            return await drive_async(following(self._context, lambda: find_catalogue(self._context)), self._transport)
 
 
 class BlockingDevice(Owned):
@@ -252,15 +277,18 @@ class BlockingDevice(Owned):
         self, k: int = 10, *, table: TableFormat = TableFormat.INT8, include_rated: bool = False, titles: bool = True
     ) -> list[Recommendation]:
         """Return the k items that the owner may like best, from a copy of the table; with `titles`, their names too."""
-        steps = recommend_items(self._context, k=k, table=table, include_rated=include_rated, titles=titles)
+        steps = following(
+            self._context,
+            lambda: recommend_items(self._context, k=k, table=table, include_rated=include_rated, titles=titles),
+        )
         with self._advising:
             return drive_blocking(steps, self._transport)
 
     def rank(
-        self, candidates: Iterable[int], *, include_rated: bool = False, titles: bool = True
+        self, candidates: Iterable[Item], *, include_rated: bool = False, titles: bool = True
     ) -> list[Recommendation]:
         """Return candidates with their scores, best first; neither server learns which they are."""
-        steps = rank_candidates(self._context, candidates, include_rated=include_rated, titles=titles)
+        steps = self._rank(list(candidates), include_rated=include_rated, titles=titles)
         with self._advising:
             return drive_blocking(steps, self._transport)
 
@@ -271,14 +299,17 @@ class BlockingDevice(Owned):
 
         Each is a next word followed by the most likely words, up to `words` in total or until the text ends.
         """
-        steps = suggest_words(self._context, text, k=k, words=words, table=table, refresh=refresh)
+        steps = following(
+            self._context,
+            lambda: suggest_words(self._context, text, k=k, words=words, table=table, refresh=refresh),
+        )
         with self._advising:
             return drive_blocking(steps, self._transport)
 
     def catalogue(self) -> Catalogue:
         """Return the ids and titles of the task's items; they are fetched once."""
         with self._advising:
-            return drive_blocking(find_catalogue(self._context), self._transport)
+            return drive_blocking(following(self._context, lambda: find_catalogue(self._context)), self._transport)
 
 
 @dataclass(kw_only=True)

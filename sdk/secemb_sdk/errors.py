@@ -23,10 +23,13 @@ SecEmbError
     │   ├── DamagedError           a file is corrupted
     │   ├── NewerHomeError         written by a newer version of the SDK
     │   └── ForgottenError         the private part was erased during a round
+    ├── SuccessorError         a successor that this device must not follow
     └── ExchangeError          a server does not fulfil a request
         ├── UnavailableError       temporarily unavailable; retry later
         │   └── CertificateError       the server's certificate is not accepted, or its port uses another protocol
         ├── EndedError             the task has ended; there will be no more rounds
+        │   └── DeclinedError          the task has a successor, and the app's policy does not follow it
+        ├── SucceededError         the task has a successor (the device follows it by itself)
         ├── GoneError              the round, the ticket or the version has ended
         │   └── RoundFullError         other devices have taken all seats of the round
         ├── OutdatedKeyError       encrypted to a key that server 1 no longer uses
@@ -109,6 +112,10 @@ class CopyError(DeviceError):
     """A copy of the public model is corrupted, or is not the one that both servers publish."""
 
 
+class SuccessorError(DeviceError):
+    """A successor is forged, or the two servers present different ones; nothing has changed."""
+
+
 class HomeError(DeviceError):
     """The home directory cannot be used."""
 
@@ -151,6 +158,14 @@ class CertificateError(UnavailableError):
 
 class EndedError(ExchangeError):
     """The task has ended."""
+
+
+class DeclinedError(EndedError):
+    """The task has a successor, and the app's policy does not follow it."""
+
+
+class SucceededError(ExchangeError):
+    """The task has a successor."""
 
 
 class GoneError(ExchangeError):

@@ -20,6 +20,7 @@ from secemb_sdk.errors import (
     PinError,
     RefusedError,
     RoundFullError,
+    SucceededError,
     TokenExpiredError,
     TokenRevokedError,
     UnavailableError,
@@ -50,8 +51,14 @@ BY_SLUG: Mapping[str, Entry] = {
         UnavailableError,
         "server {server} has suspended this device; ask its operator why",
     ),
-    "task-unknown": (PinError, "server {server} does not serve this task; check the task id and the addresses"),
+    "task-unknown": (
+        PinError,
+        "server {server} does not serve this task; check the task id and the addresses, or ask its operator whether"
+        " it was restored from a backup older than the task",
+    ),
     "task-ended": (EndedError, ENDED),
+    "task-succeeded": (SucceededError, "the task has a successor"),
+    "successor-unknown": (UnavailableError, "server {server} has not switched to the task's successor yet"),
     "session-conflict": (ConflictError, "server {server} already has a different message for this session"),
     "round-closed": (GoneError, _GONE),
     "round-full": (RoundFullError, "the round is full at server {server}"),

@@ -70,6 +70,7 @@ SENSES = {
     "sessions": "sessions of a round",
     "settings": "the settings of a server",
     "simulate": "`secemb simulate`",
+    "succession": "how a task goes on",
     "tasks": "tasks and their files",
     "tokens": "enrolment tokens",
 }

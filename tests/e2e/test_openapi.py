@@ -261,7 +261,7 @@ def test_server_1_answers_server_0_as_its_description_says(servers: Servers, bea
     line = PeerLine(servers)
     headers = {"authorization": f"Bearer {line.token}"} if bearer else {}
     operations = line.operations()
-    assert len(operations) == 14
+    assert len(operations) == 18
     for operation in operations:
         seen = peer_statuses(line, operation, servers, headers)
         assert bearer or seen == {401}, f"{operation.path} without a bearer: {seen}"

@@ -95,6 +95,9 @@ class FusedModels(ModelFiles):
     def save_step(self, step: ModelStep) -> Model:
         return _burn(self.fuse, lambda: super(FusedModels, self).save_step(step))
 
+    def replace(self, model: Model) -> None:
+        _burn(self.fuse, lambda: super(FusedModels, self).replace(model))
+
     def save_state(self, state: OptimiserState) -> None:
         _burn(self.fuse, lambda: super(FusedModels, self).save_state(state))
 

@@ -54,7 +54,9 @@ from secemb_shared.messages import TaskSpec
 PEER_TOKEN = "peer token of the tests"
 TICKET_KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 IDENTITY = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))  # server 1's, as relayed tasks name it
+IDENTITY0 = Ed25519PrivateKey.from_private_bytes(bytes(range(2, 34)))
 RELAYED: dict[str, Any] = {"relay_key": IDENTITY.public_key().public_bytes_raw().hex()}
+SUCCEEDED: dict[str, Any] = {**RELAYED, "identity0": IDENTITY0.public_key().public_bytes_raw().hex()}
 PATIENCE = Patience()
 AT_ONCE = Limits(gather_seconds=0.0, pause_seconds=0.0)
 
@@ -299,9 +301,14 @@ class Pair:
             path.write_bytes(await asyncio.to_thread(empty_ledger))
         opened = await Ledger.open(f"sqlite:///{path}", migrate=False)
         ledger = Ledger(FusedDatabase(opened._database, fuse))
-        models = FusedModels(folder / "models", self.task.task_id, Shape.of(self.task))
-        shares = FusedShares(folder)
-        models.fuse = shares.fuse = fuse
+
+        def models_of(task: TaskSpec) -> FusedModels:
+            found = FusedModels(folder / "models", task.task_id, Shape.of(task))
+            found.fuse = fuse
+            return found
+
+        models, shares = models_of(self.task), FusedShares(folder)
+        shares.fuse = fuse
         workers = Workers(threads=1)
         parts = Parts(
             role=role,
@@ -313,6 +320,8 @@ class Pair:
             compute=FaultyCompute(ThreadCompute(role, workers), self.outages[role]),
             ticket_key=TICKET_KEY.public_key(),
             scratch=folder,
+            identity=IDENTITY if role else IDENTITY0,
+            store_of=models_of,
             catalogue=open_catalogue(self.task, self.catalogue) if self.catalogue is not None else None,
             clock=self.clock,
             steady=self.clock,

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.test_sdk_home import open_vault
 
 from secemb_sdk.home.detections import Misconduct
+from secemb_sdk.home.export import export_home
 
 
 @pytest.mark.parametrize("key", [None, bytes(16)])
@@ -18,7 +19,7 @@ def test_detections_are_counted_by_kind_and_outlive_the_process(tmp_path: Path, 
         {"kind": "receipt", "count": 1, "last": "2026-01-02T00:00:00+00:00"},
         {"kind": "rows", "count": 2, "last": "2026-01-03T00:00:00+00:00"},
     ]
-    assert open_vault(tmp_path, key=key).export()["detections"] == expected
+    assert export_home(open_vault(tmp_path, key=key))["detections"] == expected
 
 
 def test_a_count_of_detections_that_is_damaged_begins_anew(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from secemb_sdk.context import Context
 from secemb_sdk.device import Owned
 from secemb_sdk.errors import DamagedError, MisfitError, RatingError
 from secemb_sdk.home.encryption import FileCipher
+from secemb_sdk.home.export import export_home
 from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Traffic
 from secemb_sdk.home.records import Keyed, Record, Ticket, decode_events, decode_stage, encode_stage
@@ -104,9 +105,9 @@ def test_events_outlive_a_restart_and_are_forgotten_on_demand(tmp_path: Path) ->
     vault.log_events([(7, 1.0), (8, None)], now=5.0)
     vault.close()
     vault = vault_in(tmp_path)
-    assert vault.export()["events"] == [{"item": 7, "at": 1.0}, {"item": 8, "at": 5.0}]
+    assert export_home(vault)["events"] == [{"item": 7, "at": 1.0}, {"item": 8, "at": 5.0}]
     vault.forget()
-    assert vault.export()["events"] == []
+    assert export_home(vault)["events"] == []
     vault.close()
     assert vault_in(tmp_path).events().items.size == 0
 

@@ -26,6 +26,7 @@ from secemb_sdk.errors import (
 from secemb_sdk.home import files
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.home.encryption import FileCipher
+from secemb_sdk.home.export import export_home
 from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Receipt, Traffic
 from secemb_sdk.home.records import Intent, Keyed, Record, Stage, Ticket, Written, decode_stage, encode_stage
@@ -359,7 +360,7 @@ def test_an_export_is_everything_as_plain_data(tmp_path: Path) -> None:
     vault.log([(77, 4.1)])
     vault.end_session(RECEIPT, receipts=0, private=PRIVATE, forgotten=0)
     vault.keep_session(STAGES[2], forgotten=0)
-    found = json.loads(json.dumps(vault.export()))
+    found = json.loads(json.dumps(export_home(vault)))
     assert found["ratings"] == [{"item": 77, "rating": 4.1}]
     assert found["private"]["values"] == [0.5, -1.25]
     assert [Receipt.from_json(one) for one in found["receipts"]] == [RECEIPT]

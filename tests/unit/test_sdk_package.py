@@ -23,7 +23,10 @@ NAMES = [
     "PolicyError",
     "Receipt",
     "Recommendation",
+    "Successor",
+    "SuccessorError",
     "Suggestion",
+    "SwitchReceipt",
     "TokenExpiredError",
     "TokenRevokedError",
 ]

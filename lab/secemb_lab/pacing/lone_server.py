@@ -10,11 +10,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secemb_party.compute.interface import Accepted
 from secemb_party.compute.threads import Workers
-from secemb_party.errors import PeerUnavailableError
+from secemb_party.errors import PeerRefusedError, PeerUnavailableError
 from secemb_party.evaluation import BATCH, KeysMessage, SessionBodies, Share
 from secemb_party.ledger import Ledger, RoundRecord, SessionSummary
 from secemb_party.parts import Clock, Parts
-from secemb_party.peer_messages import Pause, StandingMessage, Steered, list_digest
+from secemb_party.peer_messages import Pause, StandingMessage, Steered, SuccessionOffer, list_digest
 from secemb_party.service import Party
 from secemb_party.storage import Blob, MemoryBlob, Model, ModelFiles, Shape, ShareFiles
 from secemb_party.storage.publication import Publication
@@ -87,6 +87,14 @@ class AgreeingPeer:
         self._standing = StandingMessage(task=task.task_id.hex(), version=0, digest=bytes(32).hex())
         self._rounds: dict[bytes, RoundSpec] = {}
         self.away = False
+
+    async def succeed(self, offer: SuccessionOffer) -> str:
+        """Refuse: no operator agrees to a successor here."""
+        raise PeerRefusedError("there is no successor")
+
+    async def successor(self) -> str:
+        """Refuse likewise."""
+        raise PeerRefusedError("there is no successor")
 
     def _answer(self) -> None:
         if self.away:

@@ -14,6 +14,7 @@ from secemb_party.ledger import NewToken, RoundRecord, RoundState, Stored, Uploa
 from secemb_party.operators import Order
 from secemb_server0.app import longer
 from secemb_server0.conductor import Advance
+from secemb_server0.conductor import rest as wait_seconds
 from secemb_server0.join import JoinTicket, NotNow
 from secemb_shared.messages import RoundSpec
 
@@ -101,7 +102,7 @@ class Timeline:
             self._pause = longer(self._pause)
             self._step_at = self.clock.now + self.population.some_of(self._pause)
             return
-        self._pause, rest = 0.0, self.server.leader.rest(decision)
+        self._pause, rest = 0.0, wait_seconds(decision, self.clock.now)
         self._resting = rest > 0
         if decision == Advance(RoundState.OPEN):  # the round is closed: both servers compute now
             rest = self.closing_seconds

@@ -23,6 +23,8 @@ class Misconduct(StrEnum):
     RECEIPT = "receipt"  # a server does not prove that it, or server 1, holds what was sent
     ROWS = "rows"  # rows with a wrong tag, or an answer that cannot be read
     DENSE = "dense"  # a dense part that differs from the other server's
+    SUCCESSOR = "successor"  # a successor that is not signed by both servers, or with rows that were not signed
+    FORK = "fork"  # two different successors of one task, both signed by both servers
     TABLE = "table"  # a table that differs from the other server's, or is not the announced model
 
 

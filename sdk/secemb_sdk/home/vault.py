@@ -9,6 +9,8 @@
     session     the pending session
     receipts    what was sent in each round
     detections  protocol violations by servers, counted
+    chain, switches, names   the tasks that it has followed, receipts of the switches, and how the hold-out knows items
+    switch      a switch to a successor that is being carried out
     rounds      the newest round that this device took part in, and the place where this was written
     failures    the number of consecutive failures of each server
     relay       the newest relay key of server 1 that this device has seen
@@ -22,7 +24,7 @@ from backups.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,19 +52,20 @@ from secemb_sdk.home.records import (
     encode_ratings,
     encode_stage,
     encode_texts,
-    export_private,
-    export_stage,
 )
+from secemb_sdk.home.switches import Chain, Held, SwitchReceipt
 from secemb_sdk.models import PrivateState
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.relay_key import RelayKey
+from secemb_shared.messages.succession import Link
 from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
+from secemb_shared.row_map import RowMap
 
 Encode = Callable[[Iterable[str]], Indices]  # texts → rows of their words
 
-_PRIVATE_NAMES = ("session", "private", "ratings", "events", "texts")
-_REPORT_NAMES = ("receipts", "detections")  # for the owner to read
+_PRIVATE_NAMES = ("session", "private", "ratings", "events", "texts", "names")
+_REPORT_NAMES = ("receipts", "detections", "switches")  # for the owner to read
 _PLACE = "place"  # where a session began, or a round was entered
 
 
@@ -72,6 +75,7 @@ class Vault:
     def __init__(self, home: Home, *, random_bytes: RandomBytes = secure_bytes) -> None:
         self._home, self._random_bytes = home, random_bytes
         self._ratings: dict[int, float] | None = None
+        self.chain = Chain(home)
         self.failures = self._read_failures()  # the number of consecutive failures of each server; changed in place
         self.forgotten = 0  # how often it was erased; a round that began earlier writes nothing afterwards
 
@@ -84,9 +88,15 @@ class Vault:
                 if self._home.read("rounds") is None:
                     self._keep_newest(-1)
                 self._home.write("identity", Record(fields, {"hold-out": self._random_bytes(32)}))
-            elif found.fields.get("task") != task_id.hex():
-                raise PinError("this home belongs to another task; use a separate home for each task")
-            elif found.fields.get("servers") != list(servers):
+            self.chain.open(task_id.hex() if found is None else found.fields["task"])
+            if found is None:
+                return
+            if task_id.hex() not in self.chain.tasks:
+                raise PinError(
+                    "this home belongs to another task, which has no such successor yet; open it with the task it"
+                    " belongs to, or use a separate home for each task"
+                )
+            if found.fields.get("servers") != list(servers):
                 raise PinError("this home belongs to other servers; give their addresses, or use a new home")
 
     @property
@@ -112,6 +122,17 @@ class Vault:
     def keep_task(self, task: TaskSpec) -> None:
         """Store the task."""
         self._home.write("task", Record({}, {"task": task.encode()}))
+
+    def follow(self, link: Link, rows: RowMap, date: str) -> SwitchReceipt:
+        """Move this home to the successor of its task; the private part stays, the session ends."""
+        with self._home.lock:
+            held = Held(ratings=self.ratings(), events=self.events(), names=self.chain.names())
+            # Unknown rounds stay unknown: a copy of this home may have taken part in the successor already.
+            known = self.newest_round() is not None
+            rounds = Record({"newest": -1, _PLACE: self._home.place()}) if known else None
+            receipt = self.chain.follow(link, rows, held, rounds=rounds, date=date)
+            self._ratings = None
+            return receipt
 
     # Ratings.
 
@@ -342,28 +363,14 @@ class Vault:
                 self._home.remove(name)
             self._ratings = {}
 
-    def export(self) -> dict[str, Any]:
-        """Return everything that this home stores about its owner, as plain data."""
-        with self._home.lock:
-            identity, private = self._must_have("identity").fields, self.private()
-            events, texts = self.events(), self.texts()
-            return {
-                "format": 1,
-                "task": identity["task"],
-                "servers": identity["servers"],
-                "ratings": [{"item": item, "rating": rating} for item, rating in self.ratings().items()],
-                "events": [
-                    {"item": item, "at": time}
-                    for item, time in zip(events.items.tolist(), events.times.tolist(), strict=True)
-                ],
-                "texts": [
-                    {"text": text, "at": time} for text, time in zip(texts.texts, texts.times.tolist(), strict=True)
-                ],
-                "private": None if private is None else export_private(private),
-                "session": export_stage(self.session()),
-                "receipts": [one.as_json() for one in self.receipts()],
-                "detections": as_json(self.detections()),
-            }
+    def identity(self) -> Mapping[str, Any]:
+        """Return the task that this home was first opened with, and its servers."""
+        return self._must_have("identity").fields
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """Return what keeps other threads from changing the home in the meantime."""
+        return self._home.lock
 
     def close(self) -> None:
         """Release the home so that it can be reopened."""

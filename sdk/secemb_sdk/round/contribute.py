@@ -9,6 +9,7 @@ from secemb_sdk.context import Context
 from secemb_sdk.errors import (
     ConflictError,
     DamagedError,
+    DeclinedError,
     EndedError,
     EnrolmentError,
     ExchangeError,
@@ -33,6 +34,7 @@ from secemb_sdk.round.route_relayed import RelayedRoute
 from secemb_sdk.round.session import SESSION_SEED_BYTES, DeviceSession, Messages, SeededBytes
 from secemb_sdk.round.upload import kept_private, make_upload
 from secemb_sdk.steps import Steps, work
+from secemb_sdk.succession import following
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.spec import EVALUATE, SURVEY
 
@@ -90,11 +92,12 @@ def contribute(context: Context) -> Steps[Outcome]:
 
 def _outcome(context: Context, exchange: Exchange) -> Steps[Outcome]:
     try:
-        return (yield from exchange.noting(_contribute(context, exchange)))
+        return (yield from following(context, lambda: exchange.noting(_contribute(context, exchange))))
     except ForgottenError as error:
         return Dropped(str(error), _UNTIL_NEXT)
     except EndedError as error:
-        yield from ask_how_rounds_ended(exchange)  # the refusal does not include it
+        if not isinstance(error, DeclinedError):
+            yield from ask_how_rounds_ended(exchange)  # the refusal does not include it
         return Ended(str(error))
     except ExchangeError as error:
         return NotNow(error.seconds or _UNTIL_NEXT, str(error))

@@ -181,7 +181,7 @@ def decode_round(text: str, task: TaskSpec) -> RoundSpec:
 
 
 def _ask_task(context: Context, server: int) -> Request:
-    return Request(server=server, method="GET", path=f"/v1/tasks/{context.task_id.hex()}", most=_MOST)
+    return Request(server=server, method="GET", path=f"/v1/tasks/{context.current_task.hex()}", most=_MOST)
 
 
 def _ask_server0(context: Context, session_id: bytes, purpose: Purpose) -> Request:
@@ -189,14 +189,14 @@ def _ask_server0(context: Context, session_id: bytes, purpose: Purpose) -> Reque
     if context.token is not None:
         headers["authorization"] = f"Bearer {context.token}"
     body = json.dumps({"session": session_id.hex()}).encode()
-    path = f"/v1/tasks/{context.task_id.hex()}/{purpose}"
+    path = f"/v1/tasks/{context.current_task.hex()}/{purpose}"
     return Request(server=0, method="POST", path=path, headers=headers, body=body, most=_MOST)
 
 
 def _read_view(context: Context, server: int, answer: Answer) -> dict[str, Any]:
     """Return a server's view of the task, if it is the pinned one."""
     view = _read(server, answer)
-    if digest(_text(view, "task").encode()) != context.task_id:
+    if digest(_text(view, "task").encode()) != context.current_task:
         reason = (
             f"server {server} announces a different task from the one this device was opened with; nothing was sent"
         )

@@ -66,11 +66,12 @@ class HoldOut:
 
     key: bytes = field(repr=False)
     fraction: float
+    names: Mapping[int, int] = field(default_factory=dict, repr=False)  # of items that had other rows in earlier tasks
 
     def __contains__(self, item: int) -> bool:
         if not self.fraction:
             return False
-        name = item.to_bytes(8, "little")
+        name = self.names.get(item, item).to_bytes(8, "little")
         digest = hashlib.blake2b(name, key=self.key, digest_size=8).digest()
         return int.from_bytes(digest, "little") < self.fraction * 2.0**64
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from secemb_party.compute import Compute
 from secemb_party.compute.threads import Workers
@@ -39,6 +39,8 @@ class Parts:
     ticket_key: Ed25519PublicKey
     scratch: Path  # a folder for temporary files of the process
     objects: Objects | None = None  # the bucket that shares and models are kept in, if not in files
+    identity: Ed25519PrivateKey | None = None  # signs the task's successor
+    store_of: Callable[[TaskSpec], ModelStore] | None = None  # returns the models of a successor
     catalogue: Body | None = None  # ids and titles of the task's items
     metrics: Metrics = field(default_factory=Metrics)
     memory: Memory = field(default_factory=Memory)  # for devices' messages

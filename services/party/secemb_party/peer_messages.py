@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 Hex16 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 Hex32 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Hex64 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{128}$")]
 Moment = Annotated[float, Field(allow_inf_nan=False)]  # seconds since 1970
 Kind = Annotated[str, StringConstraints(pattern=r"^[a-z]{1,32}$")]
 Shares = Annotated[dict[Kind, Annotated[int, Field(ge=1)]], Field(max_length=8)]  # number by kind of round
@@ -109,7 +110,28 @@ class Steered(PeerMessage):
     """Server 1's state."""
 
     pause: Pause | None
+    agreed: Hex32 | None = None  # digest of the successor that its operator has agreed to
     aborted: Words | None  # why that round has ended there without a sum, if it has
+
+
+class SuccessionOffer(PeerMessage):
+    """Server 0 has made the first version of the successor and signed the document."""
+
+    document: str = Field(max_length=2000)
+    signature: Hex64
+    after: int = Field(ge=-1)  # number of the task's last round; −1: none
+
+
+class Countersigned(PeerMessage):
+    """Server 1 has checked everything and signed too: the task has a successor."""
+
+    signature: Hex64
+
+
+class SuccessionFound(PeerMessage):
+    """The link to the successor, as devices get it."""
+
+    link: str = Field(max_length=10_000)
 
 
 class StandingMessage(PeerMessage):

@@ -14,7 +14,6 @@ from secemb_party.compute import PreparedRound
 from secemb_party.control import Control
 from secemb_party.ended_rounds import EndedRounds, read_ended
 from secemb_party.errors import (
-    LedgerConflictError,
     LedgerTakenError,
     LedgerUnavailableError,
     PeerRefusedError,
@@ -31,9 +30,11 @@ from secemb_party.parts import Parts
 from secemb_party.peer_clock import PeerClock
 from secemb_party.room import Space
 from secemb_party.running_sum import RunningSum
-from secemb_party.storage import Blob, Model, first_model, sha256_of
+from secemb_party.storage import Blob, Model, sha256_of
+from secemb_party.storage.first_version import starting_model
 from secemb_party.storage.retention import FEWEST
 from secemb_party.storage.store_health import StoreHealth
+from secemb_party.succession import Successions
 from secemb_shared.dpf import CHECK_KEY_BYTES
 from secemb_shared.errors import SessionError
 from secemb_shared.messages import RoundSpec
@@ -82,6 +83,7 @@ class Party:
         self.inventory = Inventory(parts)
         self.spending = Spending(parts.task, parts.ledger, parts.workers, parts.metrics)
         self.protect: Callable[[], Awaitable[Collection[int]]] = _nothing  # versions to keep however old they are
+        self.successions = Successions(parts)
         self.control = Control(parts, abort=self._abort, changed=self._show_last)
 
     async def start(self) -> None:
@@ -90,24 +92,14 @@ class Party:
         await self.ledger.add_task(self.task.task_id, self.task.encode(), self.clock())
         published = await self.ledger.published_version(self.task.task_id)
         if published is None:
-            await self.install(await self.workers.run(self._first_model))
+            await self.install(await self.workers.run(lambda: starting_model(self.task, self.models)))
         else:
             self.metrics.model_version(published.version, published.published_at or published.recorded_at)
         self.metrics.round_deadline(self.task.upload_seconds)
         self.metrics.expect_rounds(sorted(ENDED))
+        await self.successions.start()
         await self.control.start()
         await self.inventory.take()
-
-    def _first_model(self) -> Model:
-        held = self.models.versions()
-        if held and held[-1] > 0:
-            raise LedgerConflictError(
-                f"the ledger is new, but data_dir has version {held[-1]} of the model; restore its ledger, or create"
-                " a new task from this model (see Backups in docs/operating.md)"
-            )
-        if held:
-            return self.models.load(0)  # imported before the first startup
-        return first_model(self.task)
 
     async def readiness(self) -> list[Check]:
         """Return the conditions for sending devices here, and what to do if one is not met."""

@@ -29,6 +29,7 @@ from secemb_party.http.operator_routes import operator_routes
 from secemb_party.http.request_body import Bodies, Patience
 from secemb_party.http.session_routes import session_routes
 from secemb_party.http.startup import start_party
+from secemb_party.http.succession_routes import agreement_routes, succession_routes
 from secemb_party.http.task_routes import task_routes
 from secemb_party.logs import Outage, new_request_id, request_lines
 from secemb_party.operators import Operators
@@ -107,6 +108,7 @@ def create_server0(
         join_routes(party, issuer, patience=bodies.patience, relay_key=relay_key),
         session_routes(party, bodies, completed=leader.completed),
         task_routes(party, relay_key.get if relay_key is not None else None, issuer.retry_after, issuer.ended_rounds),
+        succession_routes(party),
     ]
     if line is not None and relay_key is not None:
         relayed = RelayedSessions(party, Relay(line, metrics=party.metrics, limits=relay_limits))
@@ -119,6 +121,7 @@ def create_server0(
         for_operator = [
             operator_routes(party, operators),
             control_routes(party, operators),
+            agreement_routes(party, operators),
             rollback_routes(party, leader, operators),
             enrolment_routes(party, operators, patience=bodies.patience),
             ui_routes(party, operators, side, surroundings or Surroundings()),

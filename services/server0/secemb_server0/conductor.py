@@ -1,6 +1,8 @@
 """When a round opens, seals and ends. A pure function: the same facts and time give the same decision.
 
-nothing open          → RollBack, if the operator requested an older version of the model
+nothing open          → Succeeded, if the task has a successor
+                      → RollBack, if the operator requested an older version of the model
+                      → Succeed, if both operators have agreed to a successor, and none has paused the task
                       → Open the next round, or Finished when the task has no more or the privacy budget is spent
                       → Paused, if an operator has paused the task
 open, to be aborted   → Abort, on an operator's instruction
@@ -33,6 +35,7 @@ from secemb_shared.messages.spec import TRAIN
 
 CLOSING_PATIENCE = 86_400.0  # seconds that the last evaluation waits for devices: no later round needs its figures
 PANEL_PATIENCE = 600.0  # seconds that an evaluation by the panel waits for its devices, while all others must wait
+LOOK_SECONDS = 10.0  # the ledger is read at least this often
 _HALF = 0.5  # of the seats, which shows how long a session takes
 STRAGGLER_SECONDS = 0.5  # between two queries to server 1 about sessions that it does not hold yet
 
@@ -71,6 +74,8 @@ class Facts:
     panel: bool = False  # only devices of the trusted panel may join the open round
     paused: bool = False  # an operator has paused the task, so that no round begins
     draining: bool = False  # and no session joins the open one
+    succeeding: bool = False  # both operators have agreed to a successor
+    succeeded: bool = False  # the task has a successor
     close: bool = False  # the operator has requested that the open round be sealed now
     abort: str | None = None  # why an operator is ending the open round
 
@@ -126,7 +131,27 @@ class Finished:
     """The task has finished all its training rounds, or all that its privacy budget allows."""
 
 
-Decision = Open | Wait | Idle | Paused | Abort | Advance | RollBack | Finished
+@dataclass(frozen=True, slots=True)
+class Succeed:
+    """End the task with the successor that both operators have agreed to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The task has a successor, which goes on."""
+
+
+Decision = Open | Wait | Idle | Paused | Abort | Advance | RollBack | Finished | Succeed | Succeeded
+
+
+def rest(decision: Decision, now: float) -> float:
+    """Return for how many seconds there is nothing to do, unless something changes."""
+    match decision:
+        case Finished() | Succeeded() | Idle() | Paused():
+            return LOOK_SECONDS
+        case Wait(until):
+            return min(max(0.0, until - now), LOOK_SECONDS)
+    return 0.0
 
 
 def decide(facts: Facts, now: float) -> Decision:
@@ -226,8 +251,12 @@ def closes(facts: Facts) -> bool:
 
 
 def _between_rounds(facts: Facts) -> Decision:
+    if facts.succeeded:
+        return Succeeded()
     if facts.rollback_to is not None:
         return RollBack(facts.rollback_to)
+    if facts.succeeding and not facts.paused:
+        return Succeed()
     more = may_open(facts.next_kind, rounds=facts.rounds, trained=facts.trained, after=facts.last_kind)
     if not more or not facts.affordable:
         return Finished()
@@ -239,6 +268,8 @@ def _idle(facts: Facts, now: float) -> Decision:
         return Abort("a rollback was requested and no device was taking part")
     if facts.paused:
         return Paused()
+    if facts.succeeding:
+        return Abort("the task is about to switch to its successor and no device was taking part")
     if facts.closing and now >= facts.upload_until + CLOSING_PATIENCE:
         return Abort("too few devices joined the last evaluation within a day")
     if facts.panel and now >= facts.upload_until + PANEL_PATIENCE:

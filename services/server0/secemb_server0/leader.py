@@ -19,6 +19,7 @@ from secemb_party.ledger import NewRound, Rollback, RoundRecord, RoundState, Wha
 from secemb_party.operators import Order
 from secemb_party.peer_messages import Pause
 from secemb_party.service import Party
+from secemb_party.succession.errors import PeerSucceededError
 from secemb_server0.completion import Completion
 from secemb_server0.conductor import (
     Abort,
@@ -30,11 +31,14 @@ from secemb_server0.conductor import (
     Open,
     Paused,
     RollBack,
+    Succeed,
+    Succeeded,
     Wait,
     decide,
     enough_here,
     half_here,
     missing,
+    rest,
     wants_to_seal,
 )
 from secemb_server0.door import Door, RoundTimer, TurnoutTimer
@@ -45,10 +49,9 @@ from secemb_server0.peer import Peer
 from secemb_server0.rollback import Rollbacks
 from secemb_server0.seats import REMEMBERED as JUDGED
 from secemb_server0.seats import SeatRules, Seats
+from secemb_server0.succession import Switch
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import EVALUATE, TRAIN
-
-_LOOK_SECONDS = 10.0  # the ledger is read at least this often
 
 
 class Leader:
@@ -67,7 +70,7 @@ class Leader:
         self.seats = Seats(rules or SeatRules(), party.task.cohort)
         self._enough, self._half = TurnoutTimer(enough_here), TurnoutTimer(half_here)
         self._ledger, self._task = party.ledger, party.task
-        self.rollbacks = Rollbacks(party, peer)
+        self.rollbacks, self._switch = Rollbacks(party, peer), Switch(party, peer)
         self._completion = Completion(party, peer, self.rollbacks, panel)
         self.timer = RoundTimer(party.task, clock=party.clock, steady=party.steady)
         self.door, self.forecast = Door(), Forecast(party.task)
@@ -129,6 +132,8 @@ class Leader:
             self._aborted_there = round_id, found.aborted
             self.changed.set()
         await self._party.control.hear(found.pause)
+        if self._switch.hear(found.agreed):
+            self.changed.set()
 
     def count_failure(self) -> None:
         """Count a step that failed unexpectedly."""
@@ -184,7 +189,8 @@ class Leader:
     async def _carry_out(self, decision: Decision, facts: Facts, last: RoundRecord | None) -> RoundRecord | None:
         """Carry out a decision; return the latest round after it if that is known."""
         record, now = last if last is not None and not last.ended else None, self._party.clock()
-        self.finished, self._waiting = isinstance(decision, Finished), isinstance(decision, Idle | Paused)
+        self.finished = isinstance(decision, Finished | Succeeded)
+        self._waiting = isinstance(decision, Idle | Paused)
         if self.finished and last is not None:
             self._party.metrics.task_phase("finished", number=last.number, since=last.ended_at or now)
         match decision:
@@ -193,6 +199,8 @@ class Leader:
                 last = await self._open(number, kind)
             case RollBack():
                 await self.rollbacks.carry_out()
+            case Succeed():
+                await self._switch.carry_out()
             case Wait() | Idle() if record is not None:
                 last = await self._announce(record, facts)
                 phase = "waiting" if isinstance(decision, Idle) else "open"
@@ -227,6 +235,8 @@ class Leader:
             patient=self._patient,
             paused=self._party.control.paused,
             draining=self._party.control.draining,
+            succeeding=self._switch.wanted,
+            succeeded=self._party.successions.link is not None,
         )
         if last is None or last.ended or self.ended_rounds is None:
             self.ended_rounds = await self._party.ended_rounds()
@@ -343,6 +353,9 @@ class Leader:
             self._spent_there.add(record.kind)
             self.door.close()  # server 1 may have known the round before and lost its ledger
             return await self._completion.abort_here(record, "the privacy budget of server 1 is spent")
+        except PeerSucceededError as error:
+            await self._switch.learn()
+            return await self._ended_there(record, str(error)[:400])
         except PeerAbortedError as error:
             return await self._ended_there(record, str(error))
         if ended and record.state is RoundState.OPEN:
@@ -381,16 +394,7 @@ class Leader:
 
     async def wait(self, decision: Decision) -> None:
         """Sleep as long as the decision allows, but wake when something changes."""
-        seconds = self.rest(decision)
+        seconds = rest(decision, self._party.steady())
         if seconds > 0:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.changed.wait(), seconds)
-
-    def rest(self, decision: Decision) -> float:
-        """Return for how many seconds there is nothing to do, unless something changes."""
-        match decision:
-            case Finished() | Idle() | Paused():
-                return _LOOK_SECONDS
-            case Wait(until):
-                return min(max(0.0, until - self._party.steady()), _LOOK_SECONDS)
-        return 0.0

@@ -24,6 +24,7 @@ from secemb_party.peer_messages import (
     AbortReason,
     Announced,
     Announcement,
+    Countersigned,
     ListDigest,
     Offer,
     Pause,
@@ -38,11 +39,14 @@ from secemb_party.peer_messages import (
     Steered,
     Steering,
     StoredShare,
+    SuccessionFound,
+    SuccessionOffer,
 )
 from secemb_party.relay_frames import Reply, ReplyReader
 from secemb_party.storage import Blob, Model
 from secemb_party.storage.publication import ModelNumbers, Publication
 from secemb_party.storage.transit import Incoming
+from secemb_party.succession.errors import PeerSucceededError
 from secemb_server0.peer_problem import explain
 from secemb_server0.transfer import BINARY, download, read_reception, upload
 from secemb_shared.errors import SecEmbError
@@ -54,7 +58,12 @@ LINE_ERRORS = (httpx.HTTPError, httpx.StreamError, OSError)
 _OK = 200
 _STANDING_SECONDS = 4.0  # it serves to find out whether server 1 is reachable
 # The problems that the leader distinguishes, as named in secemb_party.http.problems.
-_REFUSALS = {"privacy-spent": PeerSpentError, "task-paused": PeerPausedError, "round-aborted": PeerAbortedError}
+_REFUSALS = {
+    "privacy-spent": PeerSpentError,
+    "task-paused": PeerPausedError,
+    "round-aborted": PeerAbortedError,
+    "task-succeeded": PeerSucceededError,
+}
 
 
 class Peer(Protocol):
@@ -92,6 +101,12 @@ class Peer(Protocol):
 
     async def roll_back(self, model: Model, source: int) -> bytes:
         """Send a version with the numbers of an older one; return its digest as server 1 computed it."""
+
+    async def succeed(self, offer: SuccessionOffer) -> str:
+        """Ask server 1 to end the task with a successor; return its signature."""
+
+    async def successor(self) -> str:
+        """Return the link to the successor that the task has on server 1."""
 
     async def discard(self, round_id: bytes, reason: str) -> None:
         """End the round without using its sum, which is known."""
@@ -198,6 +213,14 @@ class HttpPeer:
             return read_reception(await self._post(path, message))
 
         return await upload(self._call, result.body, published, finish)
+
+    async def succeed(self, offer: SuccessionOffer) -> str:
+        """Ask server 1 to end the task with a successor; return its signature."""
+        return _read(Countersigned, await self._post("/peer/v1/succession", offer)).signature
+
+    async def successor(self) -> str:
+        """Return the link to the successor that the task has on server 1."""
+        return _read(SuccessionFound, await self._call("GET", "/peer/v1/successor")).link
 
     async def discard(self, round_id: bytes, reason: str) -> None:
         """End the round without using its sum, which is known."""

@@ -21,6 +21,7 @@ from secemb_party.http.request_body import Bodies, Patience
 from secemb_party.http.security import PEER
 from secemb_party.http.session_routes import session_routes
 from secemb_party.http.startup import start_party
+from secemb_party.http.succession_routes import agreement_routes, succession_routes
 from secemb_party.http.task_routes import task_routes
 from secemb_party.logs import Outage
 from secemb_party.operators import Operators
@@ -32,7 +33,8 @@ from secemb_party.upkeep import keep_up, watch_event_loop
 from secemb_server1.relay import RelayReceiver
 from secemb_server1.relay_keys import KEYS_FILE, RelayKeys
 from secemb_server1.responder import Responder
-from secemb_server1.routes import bearer_check, peer_routes, relay_routes
+from secemb_server1.routes import bearer_check, ending_routes, peer_routes, relay_routes
+from secemb_server1.succession import SuccessionResponder
 from secemb_shared.messages import TaskSpec
 
 TITLE = "SecEmb server 1"
@@ -65,19 +67,23 @@ def create_server1(
     routers = [
         session_routes(party, Bodies(party.memory, patience or Patience()), completed=lambda: None),
         task_routes(party, receiver.announce if receiver is not None else None),
+        succession_routes(party),
     ]
     operator = None
     if operators is not None:
         for_operator = [
             operator_routes(party, operators),
             control_routes(party, operators),
+            agreement_routes(party, operators),
             ui_routes(party, operators, Side(), surroundings or Surroundings()),
         ]
         operator = operator_app(TITLE, metrics=party.metrics, routers=for_operator, ready=party.readiness)
     bearer = bearer_check(party, peer_token_hashes)
     # The same copies of the model as for devices, in case server 0 has lost its own: `secemb model fetch`.
     copies = task_routes(party, None, dependencies=[Security(PEER), Depends(bearer)])
-    peer_routers = [peer_routes(party, Responder(party), bearer), copies]
+    responder = Responder(party)
+    ending = ending_routes(SuccessionResponder(party, responder), bearer)
+    peer_routers = [peer_routes(party, responder, bearer), ending, copies]
     if receiver is not None:
         peer_routers.insert(0, relay_routes(receiver, party.metrics.refused, bearer))
     return Server1(

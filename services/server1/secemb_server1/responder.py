@@ -29,6 +29,7 @@ from secemb_party.storage import Blob, Model, Shape
 from secemb_party.storage.blob import PIECE
 from secemb_party.storage.publication import mapped, patched
 from secemb_party.storage.transit import Incoming
+from secemb_party.succession.errors import TaskSucceededError
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import TRAIN
 
@@ -46,7 +47,7 @@ class Responder:
 
     def __init__(self, party: Party) -> None:
         self._party, self._ledger, self._task = party, party.ledger, party.task
-        self._opening, self._publishing = asyncio.Lock(), asyncio.Lock()
+        self.opening, self._publishing = asyncio.Lock(), asyncio.Lock()
         self._shares: AsyncCache[tuple[bytes, bytes], Blob] = AsyncCache(1)  # the one that is being sent
         self._incoming = Incoming(party.scratch)
 
@@ -75,10 +76,12 @@ class Responder:
             upload_until=announcement.upload_until,
         )
         key = bytes.fromhex(announcement.check_key)
-        async with self._opening:  # of two concurrent announcements, the second finds the first
+        async with self.opening:  # of two concurrent announcements, the second finds the first
             known = await self._ledger.round(spec.digest)
             if known is None:
-                self._check_pause()
+                if self._party.successions.link is not None:
+                    raise TaskSucceededError("this task has a successor")
+                self.check_pause()
                 await self._check_next(spec)
                 await self._check_shares(announcement.shares)
             else:
@@ -98,7 +101,7 @@ class Responder:
         await self.abort(known.round_id, "server 0 was restored from a backup that is older than this round")
         return (await self._party.round(known.round_id))[0]
 
-    def _check_pause(self) -> None:
+    def check_pause(self) -> None:
         """Refuse a new round while this server's operator has paused the task or drains the server."""
         pause = self._party.control.here
         if pause is not None:
@@ -109,7 +112,12 @@ class Responder:
         await self._party.control.hear(there.pause, waiting=there.waiting)
         known = await self._ledger.round(bytes.fromhex(there.round)) if there.round is not None else None
         ended = known is not None and known.state is RoundState.ABORTED
-        return Steered(pause=self._party.control.here, aborted=known.reason if known is not None and ended else None)
+        agreed = self._party.successions.agreed
+        return Steered(
+            pause=self._party.control.here,
+            agreed=agreed.digest if agreed is not None else None,
+            aborted=known.reason if known is not None and ended else None,
+        )
 
     async def _check_next(self, spec: RoundSpec) -> None:
         standing, last = await self.standing(), await self._ledger.last_round(self._task.task_id)

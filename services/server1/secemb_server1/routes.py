@@ -36,6 +36,7 @@ from secemb_party.peer_messages import (
     AbortReason,
     Announced,
     Announcement,
+    Countersigned,
     ListDigest,
     Offer,
     PeerMessage,
@@ -49,13 +50,17 @@ from secemb_party.peer_messages import (
     Steered,
     Steering,
     StoredShare,
+    SuccessionFound,
+    SuccessionOffer,
 )
 from secemb_party.relay_frames import Frame, Refusal, Reply, read_frames
 from secemb_party.service import Party
 from secemb_party.storage.blob import PIECE
 from secemb_party.storage.transit import PIECE_DIGEST
+from secemb_party.succession.errors import TaskSucceededError
 from secemb_server1.relay import RelayReceiver
 from secemb_server1.responder import Responder
+from secemb_server1.succession import SuccessionResponder
 from secemb_shared.errors import EncodingError, LengthError
 from secemb_shared.messages.canonical import LARGEST_NUMBER
 
@@ -202,6 +207,26 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
         """End a round without a sum."""
         await responder.abort(bytes.fromhex(round), why.reason)
         return ListDigest(digest=round)
+
+    return router
+
+
+def ending_routes(responder: SuccessionResponder, check_bearer: Check) -> APIRouter:
+    """Return the routes by which the two servers end a task and begin its successor."""
+    needed, refused = [Security(PEER), Depends(check_bearer)], _REFUSED | problem_responses(TaskSucceededError)
+    router = APIRouter(prefix="/peer/v1", tags=["peer"], dependencies=needed, responses=refused)
+
+    @router.post("/succession", openapi_extra=_describe(SuccessionOffer))
+    async def succeed(request: Request) -> Countersigned:
+        """End the task with the successor that both operators have agreed to."""
+        require_media_type(request, JSON)
+        offer = parse_message(SuccessionOffer, await read_small(request, _PATIENCE, most=_FIXED))
+        return Countersigned(signature=await responder.succeed(offer))
+
+    @router.get("/successor")
+    async def successor() -> SuccessionFound:
+        """Return the link to the successor."""
+        return SuccessionFound(link=responder.successor())
 
     return router
 

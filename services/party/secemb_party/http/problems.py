@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 from secemb_party import errors
 from secemb_party.compute import ComputeUnavailableError
 from secemb_party.logs import get_logger
+from secemb_party.succession.errors import NoSuccessorError, SuccessionRefusedError, TaskSucceededError
 from secemb_shared import errors as shared
 
 PREFIX = "urn:secemb:problem:"
@@ -115,6 +116,9 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
         "catalogue-unavailable", 404, "This server has no catalogue for the task"
     ),
     errors.RollbackRefusedError: _spoken("rollback-refused", 409, "The model cannot be rolled back to that version"),
+    SuccessionRefusedError: _spoken("succession-refused", 409, "The task cannot have that successor"),
+    NoSuccessorError: _spoken("successor-unknown", 404, "The task has no successor here"),
+    TaskSucceededError: _spoken("task-succeeded", 410, "The task has a successor"),
     errors.OutdatedRelayKeyError: _spoken(
         "relay-key-outdated", 409, "The box was encrypted to an unknown or outdated key"
     ),

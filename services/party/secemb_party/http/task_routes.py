@@ -24,6 +24,7 @@ from secemb_party.http.requests import BINARY, TaskHex, describe_binary
 from secemb_party.service import Party
 from secemb_party.storage import Shape
 from secemb_party.storage.copies import Body, TableCopies, WantedCopy
+from secemb_party.succession.errors import TaskSucceededError
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages.table import TableFormat
 
@@ -57,7 +58,7 @@ def _described(what: str, *refusals: type[SecEmbError], names: Sequence[str] = (
         200: describe_binary(what) | {"headers": headers},
         206: describe_binary(f"a part of: {what}") | {"headers": headers | describe_headers("Content-Range")},
         304: {"description": "the device has it already", "headers": headers},
-        **problem_responses(UnknownTaskError, RangeError, *refusals),
+        **problem_responses(UnknownTaskError, TaskSucceededError, RangeError, *refusals),
     }
 
 
@@ -72,7 +73,7 @@ def task_routes(
     router = APIRouter(prefix="/v1/tasks/{task}", tags=["devices"], dependencies=dependencies)
     copies = TableCopies(party.models, Shape.of(party.task), party.workers.run, party.scratch)
 
-    @router.get("", responses=problem_responses(UnknownTaskError, LedgerUnavailableError))
+    @router.get("", responses=problem_responses(UnknownTaskError, TaskSucceededError, LedgerUnavailableError))
     async def task(task: TaskHex) -> TaskView:
         """Return the task's public configuration, the current round and the published model."""
         view = await _view_task(party, task, retry_after)
@@ -84,7 +85,7 @@ def task_routes(
         response_class=Response,
         responses={
             200: describe_binary("server 1's signed relay key; see docs/reference/protocol.md, section 13.5"),
-            **problem_responses(UnknownTaskError, RelayUnavailableError, PeerUnavailableError),
+            **problem_responses(UnknownTaskError, TaskSucceededError, RelayUnavailableError, PeerUnavailableError),
         },
     )
     async def relay(task: TaskHex) -> Response:
@@ -136,6 +137,13 @@ def task_routes(
 
 
 def check_task(party: Party, task: str) -> None:
+    """Refuse any task but the one that is served here, and that one once it has a successor."""
+    check_served(party, task)
+    if party.successions.link is not None:
+        raise TaskSucceededError("this task has a successor; a device finds it under `successor`")
+
+
+def check_served(party: Party, task: str) -> None:
     """Refuse any task but the one that is served here."""
     if bytes.fromhex(task) != party.task.task_id:
         raise UnknownTaskError("this server does not serve that task")

@@ -5,13 +5,32 @@ Both servers compute it independently and compare digests (docs/reference/protoc
 
 import numpy as np
 
-from secemb_party.errors import WeightsError
+from secemb_party.errors import LedgerConflictError, WeightsError
+from secemb_party.storage.interfaces import ModelStore
 from secemb_party.storage.model import Floats, Model, Shape, first_model
 from secemb_shared.messages import TaskSpec
 from secemb_shared.row_map import MEAN, SEEDED, RowMap
 from secemb_shared.row_words import published
 
 _BLOCK = 4096  # rows that are added in one call
+
+
+def starting_model(task: TaskSpec, models: ModelStore) -> Model:
+    """Return version 0 of a task that begins on this server: stored already, or as the task specifies."""
+    held = models.versions()
+    if held and held[-1] > 0:
+        raise LedgerConflictError(
+            f"the ledger is new, but data_dir has version {held[-1]} of the model; restore its ledger, or create a new"
+            " task from this model (see Backups in docs/operating.md)"
+        )
+    if held:
+        return models.load(0)  # imported before the first startup, or made from the predecessor
+    if task.predecessor:
+        raise LedgerConflictError(
+            "this task continues another one, whose model is not on this server; start the predecessor here and let it"
+            " switch, or import version 0 with `secemb model import`"
+        )
+    return first_model(task)
 
 
 def continued_model(last: Model, task: TaskSpec, rows: RowMap) -> Model:
