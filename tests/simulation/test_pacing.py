@@ -1,5 +1,7 @@
 """Simulated fleets against the real conductor: what `make pacing` measures, in small, and what it would find."""
 
+from functools import cache
+
 import pytest
 
 import secemb_server0.leader
@@ -14,19 +16,22 @@ DROPPING = Scenario(name="30 % drop out", devices=150, hours=0.3, drop_out=0.3, 
 AWAY = Scenario(name="server 1 away", devices=60, hours=0.25, away=(200.0, 500.0))
 
 
+once = cache(simulate)  # for what several tests look at
+
+
 def missed(found: Figures) -> list[str]:
     return [one.name.split(": ")[1] for one in goals([found]) if not one.reached]
 
 
 @pytest.mark.parametrize("scenario", [UNDISTURBED, DROPPING, AWAY], ids=lambda one: one.name)
 def test_a_fleet_that_is_disturbed_or_not_reaches_every_goal(scenario: Scenario) -> None:
-    found = simulate(scenario)
+    found = once(scenario)
     assert found.rounds >= 5
     assert missed(found) == []
 
 
 def test_two_runs_of_a_scenario_are_alike() -> None:
-    assert simulate(UNDISTURBED) == simulate(UNDISTURBED)
+    assert simulate(UNDISTURBED) == once(UNDISTURBED)
 
 
 def seal_early(facts: Facts, now: float) -> Decision:
@@ -41,7 +46,7 @@ def test_a_conductor_that_seals_with_the_first_session_is_found_out(monkeypatch:
 def test_devices_that_are_told_to_come_at_once_while_server_1_is_away_are_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    quiet = simulate(AWAY)
+    quiet = once(AWAY)
     monkeypatch.setattr(Forecast, "away", lambda *_: None)
     busy = simulate(AWAY)
     assert quiet.told_away is not None

@@ -133,17 +133,22 @@ def show_run(run: Run) -> None:
         facts["not covered"] = f"{survey}the figures below, to which no noise was added"
     if run.same_as_plain is not None:
         facts["plain run"] = "the same model, bit for bit" if run.same_as_plain else "a DIFFERENT model"
+    _show_rounds(run)  # first, so that the results are what one sees at the end
     output.show_facts(facts, as_json=False)
     if run.final is not None:
         show_final(run.final, advice=_advice(run))
+
+
+def _show_rounds(run: Run) -> None:
+    """Print the figures of the evaluations."""
     names = ("rmse", "mae") if run.scenario.recipe.loss == SQUARED else ("ndcg", "recall")
     table = Table("round", *(name.upper() for name in names), "model", "digest", box=SIMPLE_HEAD, show_edge=False)
     for row in run.rows:
         if names[0] in row.figures:
             figures = (_error(row.figures.get(name)) for name in names)
             table.add_row(str(row.round), *figures, f"v{row.version}", row.digest[:16])
-    if run.scenario.recipe.loss != SQUARED:
-        table.caption = "rankings among sampled strangers, as measured by the fleet"
+    what = "errors" if run.scenario.recipe.loss == SQUARED else "rankings among sampled strangers"
+    table.caption = f"{what} on the devices of each round"
     if table.row_count and not _is_of_texts(run.final):  # one word of each device, among rare ones, is not informative
         Console(highlight=False).print(table)
 
