@@ -117,7 +117,7 @@ report-dp: $(DEV) which-kernel ## train every model on DATA with noise, write bu
 	@$(LAB) report dp --path $(DATA) $(if $(QUICK),--quick) $(ARGS)
 
 soak: $(DEV) which-kernel ## run the simulation of crashes and losses with thousands of examples
-	@SOAK_TESTS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/simulation tests/integration/test_ledger_tokens.py $(ARGS)
+	@SOAK_TESTS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/simulation tests/integration/test_ledger_tokens.py tests/e2e/test_demo.py $(ARGS)
 
 docs: $(RUN) ## write the reference of all commands, docs/reference/cli.md and cli.schema.json, from the code
 	@TYPER_USE_RICH=0 $(BIN)/typer secemb_tools.cli.main utils docs --name secemb --title 'The `secemb` command' --output docs/reference/cli.md

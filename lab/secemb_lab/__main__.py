@@ -48,13 +48,18 @@ def bench(
     output: Annotated[Path, typer.Option(help="JSON file for the figures.")] = Path("build/bench.json"),
     seconds: Annotated[float, typer.Option(min=0.01, help="Seconds for each group of measurements.")] = 2.0,
     catalogue: Names = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="Measure only this model on devices; may be repeated.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Measure the kernel relative to the AES limit, noise, and the constructions relative to each other."""
     from secemb_lab.bench.bench import run
+    from secemb_sdk.models import registry
 
     with refusals():
-        run(output, seconds, _chosen(catalogue or []), as_json=json)
+        models = [registry.find(name).name for name in model or []]
+        run(output, seconds, _chosen(catalogue or []), models=models, as_json=json)
 
 
 @app.command()

@@ -157,9 +157,9 @@ async def test_a_panel_that_does_not_come_keeps_the_others_waiting_for_minutes_o
 
 @pytest.mark.parametrize("after", [False, True])
 async def test_server_0_may_die_at_every_single_write_before_an_automatic_rollback(after: bool) -> None:
-    for writes in range(12):
-        async with a_pair(open_enrolment=False, panel=a_panel(), capacity=24) as pair:
-            await enrolled(pair)
+    async with a_pair(open_enrolment=False, panel=a_panel(), capacity=24) as pair:
+        await enrolled(pair)
+        for writes in range(12):
             for rmse in (1.0, 1.2):
                 await train(pair)
                 await measured(pair, rmse)
@@ -171,6 +171,6 @@ async def test_server_0_may_die_at_every_single_write_before_an_automatic_rollba
             for _ in range(8):
                 await pair.step()
             await pair.finish()
-            assert [await published(pair, role) for role in (0, 1)] == [4, 4]
-            assert len(await pair.parties[0].ledger.rollbacks(pair.task.task_id)) == 1
+            assert [await published(pair, role) for role in (0, 1)] == [4 * (writes + 1)] * 2
+            assert len(await pair.parties[0].ledger.rollbacks(pair.task.task_id)) == writes + 1
             assert pair.line.broken == []

@@ -308,6 +308,27 @@ def test_one_bad_line_in_hundreds_makes_no_set_unreadable(junk: str, line: str, 
     assert (report.lines, report.skipped) == (401, 1)
 
 
+def test_a_column_that_may_hold_ratings_is_not_left_out_silently(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("user,item,mark (1-10)\nann,x,7\nbob,x,3\n")
+    assert read_ratings(path).implicit
+    assert "each line is read as a choice (implicit feedback); not used: mark (1-10)" in capsys.readouterr().err
+    read_ratings(path, columns="user=user,item=item")
+    assert not capsys.readouterr().err, "then it is as wished"
+    with pytest.raises(DatasetError, match=r"--columns 'user=who is it,item=what,rating=mark'"):
+        path.write_text("who is it,what,mark\nann,x,7\n")
+        read_ratings(path)
+
+
+def test_items_may_be_known_by_their_titles_alone(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("user,Book Title,rating\nann,Emma,4\nbob,Emma,3\nann,Dracula,2\n")
+    found = read_ratings(path)
+    assert found.catalogue.ids == ("Emma", "Dracula")
+
+
 def test_repeated_pairs_are_counted_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("user,item,rating\nann,x,1\nann,x,2\nann,x,3\nbob,x,4\n")

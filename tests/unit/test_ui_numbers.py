@@ -14,7 +14,7 @@ from secemb_shared.messages.canonical import LARGEST_NUMBER
 NONE = ["²", "٣", "-1", "+1", "1_0", " 1", "1.0", "0x1", "", "1" * 5000, str(LARGEST_NUMBER + 1), str(2**63), "9" * 16]
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk() -> AsyncIterator[Desk]:
     async with a_desk() as found:
         yield found
@@ -30,7 +30,7 @@ def test_a_number_is_read(number: int) -> None:
     assert read_number(str(number)) == read_number(str(number).zfill(16)) == number
 
 
-@pytest.mark.asyncio
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("text", [one for one in NONE if 0 < len(one) < 5000])
 async def test_an_address_with_a_number_that_is_none_is_not_there(desk: Desk, text: str) -> None:
     number = quote(text)
@@ -47,7 +47,7 @@ async def test_an_address_with_a_number_that_is_none_is_not_there(desk: Desk, te
         assert rolled.status_code == 400
 
 
-@pytest.mark.asyncio
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("last", ["²".encode("latin-1"), b"9" * 30, b"x", str(LARGEST_NUMBER).encode()])
 async def test_a_stream_goes_on_from_its_address_where_the_last_event_is_none(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, last: bytes

@@ -1,5 +1,6 @@
 """`make bench`: all measurements in sequence, as tables and as JSON."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ from secemb_tools.catalogues import PaperCatalogue
 from secemb_tools.output import console_for, write_figures
 
 
-def run(output: Path, seconds: float, chosen: list[PaperCatalogue], *, as_json: bool = False) -> dict[str, Any]:
+def run(
+    output: Path, seconds: float, chosen: list[PaperCatalogue], *, models: Collection[str] = (), as_json: bool = False
+) -> dict[str, Any]:
     """Measure everything, print tables and write the figures as JSON; with `as_json` also print them."""
     console = console_for(as_json=as_json)
     machine = describe_machine()
@@ -25,7 +28,7 @@ def run(output: Path, seconds: float, chosen: list[PaperCatalogue], *, as_json: 
     report.show_sharing(console, figures["sharing"])
     figures["catalogues"] = catalogues.measure(console, chosen, seconds)
     report.show_catalogues(console, figures["catalogues"])
-    figures["devices"] = devices.measure(console, chosen)
+    figures["devices"] = devices.measure(console, chosen, models)
     devices.show(console, figures["devices"])
     figures["footprint"] = footprint.measure()
     footprint.show(console, figures["footprint"])

@@ -7,7 +7,7 @@ in both directions, and full-matrix sharing, which sends two shares of it.
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -52,9 +52,9 @@ class Figure:
     sharing_bytes: int  # two shares of an update of the whole model
 
 
-def measure(console: Console, chosen: list[PaperCatalogue]) -> list[dict[str, Any]]:
-    """Measure every model that can be trained here on every chosen catalogue."""
-    cases = [(catalogue, name) for catalogue in chosen for name in device_models.names()]
+def measure(console: Console, chosen: list[PaperCatalogue], models: Collection[str] = ()) -> list[dict[str, Any]]:
+    """Measure these models, or every one that can be trained here, on every chosen catalogue."""
+    cases = [(catalogue, name) for catalogue in chosen for name in models or device_models.names()]
     steps = track(cases, "a device's round", console=console, transient=True)
     return [asdict(_figure(catalogue, name)) for catalogue, name in steps]
 

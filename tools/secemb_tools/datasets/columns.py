@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 from secemb_tools import output
 from secemb_tools.errors import DatasetError
@@ -30,7 +31,10 @@ NAMES = {
         *("article", "articleid", "news", "newsid", "recipe", "recipeid", "anime", "animeid", "joke", "jokeid"),
         *("show", "showid", "video", "videoid", "sku", "place", "placeid"),
     ),
-    "rating": ("rating", "ratings", "stars", "star", "score", "value", "overall", "preference", "bookrating", "rate"),
+    "rating": (
+        *("rating", "ratings", "stars", "star", "score", "value", "overall", "preference", "bookrating", "rate"),
+        *("grade", "userrating", "reviewrating", "reviewscore"),
+    ),
     "time": (
         *("timestamp", "time", "unixreviewtime", "date", "datetime", "reviewtime", "ts", "unixtime"),
         *("createdat", "created", "ratedat"),
@@ -92,10 +96,19 @@ def find_columns(source: str, names: Sequence[str], given: Mapping[str, str] | N
     for kind, name in (given or {}).items():
         if kind not in found:
             raise DatasetError(f"{source} has no column {name!r} for {kind}; its columns are {listed}")
+    if "item" not in found and "title" in found:
+        found["item"] = found["title"]  # items that are known by their titles alone
+    example = quote(",".join(f"{kind}={name}" for kind, name in zip(_ORDER, names, strict=False)))
     if missing := [kind for kind in ("user", "item") if kind not in found]:
         raise DatasetError(
             f"{source} has no column recognised as {' or '.join(missing)}; its columns are {listed}; {FIX}, "
-            f"for example --columns {','.join(f'{kind}={name}' for kind, name in zip(_ORDER, names, strict=False))}"
+            f"for example --columns {example}"
+        )
+    unused = [name for name in names if name not in found.values()]
+    if "rating" not in found and unused and not (given or {}).keys() >= {"user", "item"}:
+        output.note(
+            f"{source} has no column recognised as rating, so each line is read as a choice (implicit feedback); "
+            f"not used: {', '.join(unused)}; if one of these has ratings or times, select it with --columns"
         )
     return Columns(**found)
 
