@@ -317,8 +317,8 @@ def test_a_column_that_may_hold_ratings_is_not_left_out_silently(
     assert "each line is read as a choice (implicit feedback); not used: mark (1-10)" in capsys.readouterr().err
     read_ratings(path, columns="user=user,item=item")
     assert not capsys.readouterr().err, "then it is as wished"
+    path.write_text("who is it,what,mark\nann,x,7\n")
     with pytest.raises(DatasetError, match=r"--columns 'user=who is it,item=what,rating=mark'"):
-        path.write_text("who is it,what,mark\nann,x,7\n")
         read_ratings(path)
 
 
