@@ -11,7 +11,6 @@ from secemb_party.storage import Model, ModelFiles, Shape
 from secemb_sdk.models import PrivateState
 from secemb_sdk.models.scale import Scale
 from secemb_sdk.models.update import fit_private
-from secemb_sdk.recommend.rank import score
 from secemb_sdk.round.selection import to_fit
 from secemb_tools.datasets import Split
 from secemb_tools.local import Pair, Service
@@ -102,6 +101,6 @@ class Judge:
             state = PrivateState.begin(device, np.random.default_rng(self.world.seed))
             private = fit_private(device, state, model.rows[ratings.items], model.dense, ratings).values
             items = test.items[mine]
-            scores = score(device, items, model.rows[items], dense=model.dense, private=private)
+            scores = device.scores(model.rows[items], model.dense, private, items)
             found[mine] = np.clip(scale.restore(scores), scale.lowest, scale.highest)
         return found

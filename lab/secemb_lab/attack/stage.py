@@ -35,6 +35,7 @@ DEVICE_SECONDS = 60.0  # for an honest device to be admitted and to finish
 ROUND_SECONDS = 120.0  # for a round to open or to end
 _SEED = 1
 _PAUSE = 0.02
+_SETTLED = 0.1  # seconds
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,7 +90,7 @@ class Stage:
         """Run rounds under an attack, which continues until the last one is sealed, and joins no round after that."""
         servers = self._pair.servers
         counters, memory = [counters_of(one) for one in servers], [one.memory_bytes() for one in servers]
-        tokens = await tokens_of(servers[0])
+        read, tokens = monotonic(), await tokens_of(servers[0])
         before, item = self._judge.newest(self._pair), self._judge.unrated[0]
         numbers: list[int] = []
         spent: list[float | None] = []
@@ -100,7 +101,8 @@ class Stage:
                 numbers.append(self._number)
                 await self._until(self._number, lambda found: found["state"] != "open")
         ended = [await self._until(one, lambda found: found["ended_at"] is not None) for one in numbers]
-        await asyncio.sleep(FRESH_SECONDS)  # servers cache their metrics for this long
+        # Servers cache their metrics for this long; server 1 may count the last round after server 0 has ended it.
+        await asyncio.sleep(max(_SETTLED, read + FRESH_SECONDS - monotonic()))
         after = self._judge.newest(self._pair)
         finished = [one for one in spent if one is not None]
         return Figures(
