@@ -116,7 +116,7 @@ paper-docs: $(DEV) ## add the tables of the last `make paper` to docs/paper.json
 report-dp: $(DEV) which-kernel ## train every model on DATA with noise, write build/dp.json (hours)
 	@$(LAB) report dp --path $(DATA) $(if $(QUICK),--quick) $(ARGS)
 
-soak: $(DEV) which-kernel ## run the simulation of crashes and losses with thousands of examples
+soak: $(DEV) which-kernel ## run the simulation of crashes and losses with thousands of examples, and a few tests in full
 	@SOAK_TESTS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/simulation tests/integration/test_ledger_tokens.py tests/e2e/test_demo.py $(ARGS)
 
 docs: $(RUN) ## write the reference of all commands, docs/reference/cli.md and cli.schema.json, from the code
