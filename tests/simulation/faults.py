@@ -77,8 +77,11 @@ class FusedDatabase:
             await self._inner.write(work)
         raise CrashedError
 
-    async def claim(self, *, patience: float = 0.0) -> None:
+    async def claim(self, *, patience: float = 0.0, shared: bool = False) -> None:
         """A server that crashed is started again while its old ledger may still be open."""
+
+    async def conduct(self) -> bool:
+        return True
 
     async def close(self) -> None:
         await self._inner.close()

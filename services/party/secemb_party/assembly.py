@@ -51,6 +51,7 @@ async def open_party(settings: Settings) -> Party:
         bodies=stores.bodies,
         measure=metrics.ledger,
         patience=_PATIENCE,
+        shared=settings.ledger.shared,
     )
     parts = Parts(
         role=settings.role,

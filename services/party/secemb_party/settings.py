@@ -83,6 +83,7 @@ class Ledger(Section):
     url: DatabaseUrl | None = None
     password_file: Secret | None = None
     migrate: bool = True
+    shared: bool = False  # with other processes of this server: its replicas
 
 
 class Task(Section):
@@ -253,6 +254,8 @@ class Settings(Section):
                 " evaluations"
             )
         faults += self._storage_faults()
+        if self.ledger.shared and (self.ledger.url or "sqlite").startswith("sqlite"):
+            faults.append("ledger.shared: replicas need PostgreSQL, because an SQLite file has one writer; set ledger.url")
         if self.panel.file is not None and self.devices.open_enrolment:
             faults.append("panel.file: devices have no names with devices.open_enrolment; remove one of the two")
         if faults:

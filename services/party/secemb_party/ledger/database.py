@@ -38,8 +38,14 @@ class Database(Protocol):
     async def write(self, work: Work[T]) -> T:
         """Run a function as one transaction: if this returns, it is on disk; if this raises, nothing has changed."""
 
-    async def claim(self, *, patience: float = 0.0) -> None:
-        """Make sure that no other process has claimed this database; wait this many seconds for one that is ending."""
+    async def claim(self, *, patience: float = 0.0, shared: bool = False) -> None:
+        """Make sure that no other process has claimed this database; wait this many seconds for one that is ending.
+
+        Processes with a shared claim tolerate each other.
+        """
+
+    async def conduct(self) -> bool:
+        """Return whether this process, which has a claim, has the conductor's lock; take it if it is free."""
 
     async def close(self) -> None:
         """Wait for running calls, then release all resources."""
@@ -61,9 +67,13 @@ class MeasuredDatabase:
         with self._measure("write"):
             return await self._database.write(work)
 
-    async def claim(self, *, patience: float = 0.0) -> None:
+    async def claim(self, *, patience: float = 0.0, shared: bool = False) -> None:
         """Make sure that no other process has claimed this database."""
-        await self._database.claim(patience=patience)
+        await self._database.claim(patience=patience, shared=shared)
+
+    async def conduct(self) -> bool:
+        """Return whether this process has the conductor's lock; take it if it is free."""
+        return await self._database.conduct()
 
     async def close(self) -> None:
         """Close the database."""
@@ -72,7 +82,10 @@ class MeasuredDatabase:
 
 def taken() -> LedgerTakenError:
     """Return the error for a database that another process has claimed."""
-    return LedgerTakenError("another server process is using this ledger; stop it, or give this server its own ledger")
+    return LedgerTakenError(
+        "another server process is using this ledger; stop it, or give this server its own ledger. Replicas of one"
+        " server all need [ledger] shared = true"
+    )
 
 
 def parse(url: str) -> URL:
@@ -122,7 +135,8 @@ class Turn(IntEnum):
     MIGRATION = 0x5EC_E3B_01
     EVENTS = 0x5EC_E3B_02
     TOKENS = 0x5EC_E3B_04
-    SERVING = 0x5EC_E3B_03  # held while a server runs
+    SERVING = 0x5EC_E3B_03  # held while a server runs; shared by its replicas
+    CONDUCTING = 0x5EC_E3B_05  # held by the process of a server that conducts the rounds
 
 
 _TAKE_TURN = select(func.pg_advisory_xact_lock(bindparam("turn")))

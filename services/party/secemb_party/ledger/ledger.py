@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -23,6 +24,7 @@ from secemb_party.ledger import (
 )
 from secemb_party.ledger.bodies import DatabaseBodies
 from secemb_party.ledger.database import Database, Measure, MeasuredDatabase, parse
+from secemb_party.ledger.fencing import check_epoch, raise_epoch
 from secemb_party.ledger.records import Stored, Upload
 from secemb_party.ledger.sqlite import open_sqlite
 from secemb_party.logs import Outage
@@ -32,6 +34,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Call = Callable[Concatenate[Connection, P], T]
 Method = Callable[Concatenate["Ledger", P], Coroutine[Any, Any, T]]
+_CONDUCTS_IN: ContextVar[int | None] = ContextVar("epoch", default=None)  # set while a step is carried out
 
 
 def _reads(function: Call[P, T]) -> Method[P, T]:
@@ -52,8 +55,15 @@ def _writes(function: Call[P, T]) -> Method[P, T]:
     async def method(self: "Ledger", /, *args: P.args, **kwargs: P.kwargs) -> T:
         if self._taken:
             raise LedgerUnavailableError("another server process has taken over this ledger")
+        epoch = _CONDUCTS_IN.get()
+
+        def work(tx: Connection) -> T:
+            if epoch is not None:
+                check_epoch(tx, epoch)
+            return function(tx, *args, **kwargs)
+
         with self._watched(writes=True):
-            return await self._database.write(lambda tx: function(tx, *args, **kwargs))
+            return await self._database.write(work)
 
     return method
 
@@ -61,8 +71,9 @@ def _writes(function: Call[P, T]) -> Method[P, T]:
 class Ledger:
     """The durable records of one server; see the functions named here for what each call does."""
 
-    def __init__(self, database: Database, bodies: BodyStore | None = None) -> None:
-        self._database = database
+    def __init__(self, database: Database, bodies: BodyStore | None = None, *, shared: bool = False) -> None:
+        self._database, self.shared = database, shared  # whether other processes of this server use it too
+        self._epoch: int | None = None  # of this process as the conductor
         self._taken = False
         self._outage = Outage("the ledger is failing", "the ledger has recovered")
         self.full = False  # a write failed because the database's disk is full, and none has succeeded since
@@ -78,22 +89,23 @@ class Ledger:
         bodies: BodyStore | None = None,
         measure: Measure | None = None,
         patience: float | None = None,
+        shared: bool = False,
     ) -> Self:
         """Open the ledger at sqlite:////path or postgresql://…; tables are created or upgraded only with `migrate`.
 
         Bodies of sessions are kept in the same database, or in `bodies`. Each call is measured with `measure`. With
         `patience`, the ledger is claimed first, as servers do: this waits that many seconds for another server that is
-        ending. Commands do not claim it.
+        ending. Commands do not claim it. A `shared` claim tolerates other processes that share it: replicas of one server.
         """
         database = await _open_database(url, create=migrate)
         try:
             if patience is not None:
-                await database.claim(patience=patience)
+                await database.claim(patience=patience, shared=shared)
             await database.write(schema.upgrade if migrate else schema.check)
         except BaseException:
             await database.close()
             raise
-        return cls(MeasuredDatabase(database, measure) if measure is not None else database, bodies)
+        return cls(MeasuredDatabase(database, measure) if measure is not None else database, bodies, shared=shared)
 
     @contextmanager
     def _watched(self, *, writes: bool) -> Iterator[None]:
@@ -124,17 +136,41 @@ class Ledger:
         """Raise LedgerTakenError if another server has claimed the ledger; after that, nothing is written here."""
         try:
             with self._watched(writes=False):
-                await self._database.claim()
+                await self._database.claim(shared=self.shared)
         except LedgerTakenError:
             self._taken = True
             raise
         self._taken = False
+
+    async def conduct(self) -> bool:
+        """Return whether this process conducts the rounds; it begins to if no other process of this server does."""
+        with self._watched(writes=False):
+            holds = await self._database.conduct()
+        if not holds:
+            self._epoch = None
+        elif self.shared and self._epoch is None:
+            self._epoch = await self._raise_epoch()
+        return holds
+
+    @contextmanager
+    def conducting(self) -> Iterator[None]:
+        """Let every write inside be refused once another process has become the conductor."""
+        token = _CONDUCTS_IN.set(self._epoch)
+        try:
+            yield
+        except LedgerTakenError:
+            self._epoch = None
+            raise
+        finally:
+            _CONDUCTS_IN.reset(token)
 
     async def ping(self) -> None:
         """Raise LedgerUnavailableError unless the database responds."""
         await self._database.read(lambda tx: tx.execute(text("SELECT 1")).scalar_one())
 
     # In a class body, a plural hides the module of the same name, so it is last in its group.
+
+    _raise_epoch = _writes(raise_epoch)
 
     add_task = _writes(tasks.add_task)
     task = _reads(tasks.task)

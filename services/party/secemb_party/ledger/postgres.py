@@ -17,10 +17,14 @@ _CONNECTIONS = 8
 _CONNECT_SECONDS = 10
 _ASK_AGAIN_SECONDS = 0.2
 _CLAIM = select(func.pg_try_advisory_lock(bindparam("turn")))
+_CLAIM_SHARED = select(func.pg_try_advisory_lock_shared(bindparam("turn")))
+# A replica that is paused or cut off loses its claim, and with it the conductor's lock, after this long: PostgreSQL
+# ends its connection. A replica that runs uses the connection every second or two.
+_REPLICA_IDLE = "SET idle_session_timeout = '6s'"
 _SETTINGS = {
     "application_name": "secemb",
     "lock_timeout": "20s",
-    "idle_in_transaction_session_timeout": "60s",  # a frozen process must not lock a round indefinitely
+    "idle_in_transaction_session_timeout": "10s",  # a frozen process must not lock a round, or keep the conductor's epoch
     # The claim of a machine that disappeared is released after a minute, not after two hours.
     "tcp_keepalives_idle": "30",
     "tcp_keepalives_interval": "10",
@@ -35,6 +39,7 @@ class PostgresDatabase:
         self._engine = _make_engine(url)
         self._closed = False
         self._claim: AsyncConnection | None = None  # the claim lasts as long as this connection
+        self._conducts = False
         self._claiming = asyncio.Lock()
 
     async def read(self, work: Work[T]) -> T:
@@ -49,7 +54,7 @@ class PostgresDatabase:
                 async with connection.begin():
                     return await connection.run_sync(work)
 
-    async def claim(self, *, patience: float = 0.0) -> None:
+    async def claim(self, *, patience: float = 0.0, shared: bool = False) -> None:
         """Make sure that no other process has claimed this database.
 
         PostgreSQL drops the claim when the connection breaks, for example in a restart. In that case it is claimed
@@ -63,12 +68,27 @@ class PostgresDatabase:
                 connection = await self._connect(stack)
                 with translated():
                     await connection.execution_options(isolation_level="AUTOCOMMIT")
-                    await _take_turn(connection, patience)
+                    await _take_turn(connection, patience, shared=shared)
+                    if shared:
+                        await connection.exec_driver_sql(_REPLICA_IDLE)
                 stack.pop_all()  # stays open
                 self._claim = connection
 
+    async def conduct(self) -> bool:
+        """Return whether this process has the conductor's lock; it is lost with the claim's connection."""
+        async with self._claiming:
+            if self._claim is None or not await _answers(self._claim):
+                self._conducts = False  # `claim` makes a new connection
+                return False
+            if self._conducts:
+                return True
+            with translated():
+                found = await self._claim.execute(_CLAIM, {"turn": int(Turn.CONDUCTING)})
+            self._conducts = bool(found.scalar_one())
+            return self._conducts
+
     async def _give_up_claim(self) -> None:
-        claim, self._claim = self._claim, None
+        claim, self._claim, self._conducts = self._claim, None, False
         if claim is not None:
             with suppress(Exception):  # it is broken
                 await claim.invalidate()
@@ -98,11 +118,12 @@ async def _answers(connection: AsyncConnection) -> bool:
     return True
 
 
-async def _take_turn(connection: AsyncConnection, patience: float) -> None:
+async def _take_turn(connection: AsyncConnection, patience: float, *, shared: bool) -> None:
     """Claim the database for this connection; the connection of a process that is ending may take a moment to close."""
     loop = asyncio.get_running_loop()
     end = loop.time() + patience
-    while not (await connection.execute(_CLAIM, {"turn": int(Turn.SERVING)})).scalar_one():
+    claim = _CLAIM_SHARED if shared else _CLAIM
+    while not (await connection.execute(claim, {"turn": int(Turn.SERVING)})).scalar_one():
         if loop.time() >= end:
             raise taken()
         await asyncio.sleep(_ASK_AGAIN_SECONDS)

@@ -254,6 +254,14 @@ answers: Table = Table(
     Column("stored_at", Double, nullable=False),
 )
 
+# One row: the epoch of the process that conducts the rounds.
+conductor: Table = Table(
+    "conductor",
+    METADATA,
+    Column("name", ShortText(16), primary_key=True),
+    Column("epoch", BigInteger, nullable=False),
+)
+
 
 VERSION_TABLE = "schema_version"
 MIGRATIONS = [Path(__file__).parent / "migrations"]

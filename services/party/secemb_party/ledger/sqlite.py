@@ -192,8 +192,12 @@ class SqliteDatabase:
         """Run a function as one transaction. A cancelled caller stops waiting; the transaction still completes."""
         return await self._writer.submit(work)
 
-    async def claim(self, *, patience: float = 0.0) -> None:
+    async def claim(self, *, patience: float = 0.0, shared: bool = False) -> None:
         """Make sure that no other process has claimed this file. The system releases a claim when its process ends."""
+        if shared:
+            raise LedgerSettingError(
+                "replicas need PostgreSQL, because an SQLite file is for one process; set [ledger] url"
+            )
         if self._claim is not None:
             return
         try:
@@ -202,6 +206,10 @@ class SqliteDatabase:
             raise taken() from None
         except OSError as error:
             raise LedgerSettingError(f"cannot open the lock file {self._lock_file}: {error.strerror}") from None
+
+    async def conduct(self) -> bool:
+        """Return whether the file is claimed: its only process conducts."""
+        return self._claim is not None
 
     async def close(self) -> None:
         """Wait for running calls, then close the file."""
