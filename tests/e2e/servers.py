@@ -81,6 +81,7 @@ class Server:
     host: str = HERE
     database: str | None = None  # the URL of its ledger in PostgreSQL
     inside: tuple[str, ...] = ()  # the command that runs it elsewhere, in a network namespace
+    arguments: tuple[str, ...] = ()  # further ones of `secemb serve`
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -101,6 +102,7 @@ class Server:
 
     def launch(self) -> None:
         command = [*self.inside, sys.executable, "-m", "secemb_tools", "serve", "--config", str(self.folder)]
+        command += self.arguments
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stderr=log, stdout=log, env=os.environ | self.variables)
 

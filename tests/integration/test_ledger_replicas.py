@@ -4,8 +4,9 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -148,7 +149,7 @@ async def test_everything_that_a_conductor_decides_is_refused_late(pair: tuple[L
     round_id = await open_round(former)
     await complete_session(former, round_id, name("a", 16))
     await taken_over(former, current)
-    writes = [
+    writes: list[Callable[[], Awaitable[object]]] = [
         lambda: former.create_round(new_round(2)),
         lambda: former.postpone(round_id, Window(NOW + 1000, NOW + 2000)),
         lambda: former.advance(round_id, S.OPEN, S.SEALING, NOW),
@@ -173,7 +174,14 @@ async def test_two_replicas_race_on_every_transition(pair: tuple[Ledger, Ledger]
     """Both write the same, at the same moment: both succeed, and it has happened once."""
     round_id, sessions = await open_round(pair[0]), [name(f"session {one}", 16) for one in range(3)]
     window = Window(NOW + 60, NOW + 600)
-    admit = {"device": name("device"), "limit": 5, "waiting": 9, "now": NOW, "window": window, "since": NOW - 5}
+    admit: dict[str, Any] = {
+        "device": name("device"),
+        "limit": 5,
+        "waiting": 9,
+        "now": NOW,
+        "window": window,
+        "since": NOW - 5,
+    }
     admitted = await asyncio.gather(*(one.admit(round_id, sessions[0], **admit) for one in pair))
     assert sorted(admitted) == sorted([Admission.ADMITTED, Admission.ALREADY])
     keys, other = upload(round_id, sessions[0], b"keys"), upload(round_id, sessions[0], b"other keys")
@@ -186,7 +194,7 @@ async def test_two_replicas_race_on_every_transition(pair: tuple[Ledger, Ledger]
     assert sorted(updates) == sorted([Stored.STORED, Stored.SAME])
     for session in sessions[1:]:
         await complete_session(pair[0], round_id, session)
-    steps: list[tuple[RoundState, RoundState, dict[str, object]]] = [
+    steps: list[tuple[RoundState, RoundState, dict[str, Any]]] = [
         (S.OPEN, S.SEALING, {}),
         (S.SEALING, S.SEALED, {"sealed_sessions": sessions, "list_digest": name("list")}),
         (S.SEALED, S.SHARED, {"share_digest": name("share")}),
@@ -213,11 +221,11 @@ async def test_two_replicas_race_on_every_transition(pair: tuple[Ledger, Ledger]
     ],
 )
 async def test_of_two_replicas_that_disagree_one_is_refused(
-    pair: tuple[Ledger, Ledger], before: RoundState, one: dict[str, object], other: dict[str, object]
+    pair: tuple[Ledger, Ledger], before: RoundState, one: dict[str, Any], other: dict[str, Any]
 ) -> None:
     round_id = await open_round(pair[0])
     await complete_session(pair[0], round_id, name("a", 16))
-    path: list[tuple[RoundState, RoundState, dict[str, object]]] = [
+    path: list[tuple[RoundState, RoundState, dict[str, Any]]] = [
         (S.OPEN, S.SEALING, {}),
         (S.SEALING, S.SEALED, {"sealed_sessions": [name("a", 16)], "list_digest": name("list")}),
         (S.SEALED, S.SHARED, {"share_digest": name("share")}),
@@ -227,8 +235,7 @@ async def test_of_two_replicas_that_disagree_one_is_refused(
             break
         await pair[0].advance(round_id, start, end, NOW, **facts)
     calls = (
-        ledger.advance(round_id, before, now=NOW, **facts)  # type: ignore[arg-type]
-        for ledger, facts in zip(pair, (one, other), strict=True)
+        ledger.advance(round_id, before, now=NOW, **facts) for ledger, facts in zip(pair, (one, other), strict=True)
     )
     found = await asyncio.gather(*calls, return_exceptions=True)
     assert sum(isinstance(one, StateConflictError) for one in found) == 1

@@ -1,6 +1,7 @@
 """The creation of a party from settings."""
 
 import asyncio
+import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,10 +18,12 @@ from secemb_party.ledger import Ledger
 from secemb_party.metrics import Metrics
 from secemb_party.operators import Operators
 from secemb_party.parts import Parts
+from secemb_party.replicas import check_stores
 from secemb_party.room import Memory
 from secemb_party.service import Party
 from secemb_party.settings import Settings
 from secemb_party.storage.copies import catalogue_path, open_catalogue
+from secemb_party.storage.objects import FolderObjects
 from secemb_party.storage.stores import open_models, open_stores
 from secemb_shared.dpf import Backend, default_backend
 from secemb_shared.dpf._native import Native
@@ -53,6 +56,12 @@ async def open_party(settings: Settings) -> Party:
         patience=_PATIENCE,
         shared=settings.ledger.shared,
     )
+    try:
+        if settings.ledger.shared:
+            await check_stores(ledger, stores.objects or FolderObjects(settings.data_dir), time.time())
+    except BaseException:
+        await ledger.close()
+        raise
     parts = Parts(
         role=settings.role,
         task=task,

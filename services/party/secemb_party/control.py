@@ -40,8 +40,8 @@ class Control:
         self.wake: Callable[[], None] = lambda: None  # wakes server 0's leader
 
     async def start(self) -> None:
-        """Read the current instructions; a drain ends with the process that received it."""
-        if What.DRAIN in await self._ledger.instructions(self._task.task_id):
+        """Read the current instructions; a drain ends with the process that received it, unless there are others."""
+        if not self._ledger.shared and What.DRAIN in await self._ledger.instructions(self._task.task_id):
             await self._ledger.lift(self._task.task_id, What.DRAIN, None, self._clock())
         await self.refresh()
 

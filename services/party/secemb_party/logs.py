@@ -34,6 +34,7 @@ _FOREIGN_LEVELS = {"uvicorn.error": logging.INFO}  # other libraries log request
 REMIND_SECONDS = 300.0
 # Used instead of structlog.contextvars, which would merge many variables at each request.
 _REQUEST: ContextVar[str | None] = ContextVar("request", default=None)
+_PROCESS: list[int] = []  # the number of this replica, if there are several on this machine
 _MOST_CAUSES = 8  # failures of one outage that are logged individually
 
 
@@ -101,10 +102,17 @@ def configure_logs(level: Level, format: Format, stream: TextIO | None = None) -
     _set_levels(level)
 
 
+def name_replica(number: int) -> None:
+    """Add the number of this replica to every line from now on."""
+    _PROCESS[:] = [number]
+
+
 def name_request(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Add the request id to a line."""
+    """Add the request id to a line, and the number of the replica that writes it."""
     if (request_id := _REQUEST.get()) is not None:
         event.setdefault("request", request_id)
+    if _PROCESS:
+        event.setdefault("replica", _PROCESS[-1])
     return event
 
 

@@ -148,6 +148,7 @@ class Metrics:
         )
         self._lag = self._gauge("secemb_event_loop_lag_seconds", "Largest event loop lag in the last minute")
         self._conductor_failures = self._counter("secemb_conductor_failures", "Unexpected errors in the conductor")
+        self._conducts = self._gauge("secemb_conductor", "1 if this process conducts the rounds (server 0)")
         self._largest_lag = self._gauge(
             "secemb_event_loop_lag_largest_seconds", "Largest event loop lag since this process started"
         )
@@ -335,6 +336,10 @@ class Metrics:
     def conductor_failed(self) -> None:
         """Count a step of the conductor that failed unexpectedly."""
         self._conductor_failures.inc()
+
+    def conducts(self, does: bool) -> None:
+        """Show whether this process conducts the rounds; of several replicas, one does."""
+        self._conducts.set(does)
 
     def stranger(self) -> None:
         """Count a call on the peer channel with the peer's certificate but without its bearer token."""

@@ -255,7 +255,7 @@ class Settings(Section):
             )
         faults += self._storage_faults()
         if self.ledger.shared and (self.ledger.url or "sqlite").startswith("sqlite"):
-            faults.append("ledger.shared: replicas need PostgreSQL, because an SQLite file has one writer; set ledger.url")
+            faults.append("ledger.shared: replicas need PostgreSQL, because SQLite has one writer; set ledger.url")
         if self.panel.file is not None and self.devices.open_enrolment:
             faults.append("panel.file: devices have no names with devices.open_enrolment; remove one of the two")
         if faults:

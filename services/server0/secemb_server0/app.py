@@ -33,6 +33,7 @@ from secemb_party.http.succession_routes import agreement_routes, succession_rou
 from secemb_party.http.task_routes import task_routes
 from secemb_party.logs import Outage, new_request_id, request_lines
 from secemb_party.operators import Operators
+from secemb_party.replicas import Replica
 from secemb_party.service import Check, Party
 from secemb_party.setting_types import SecretFile
 from secemb_party.settings import Settings
@@ -186,7 +187,12 @@ async def run(settings: Settings) -> None:
             listeners = listeners_of(settings, devices=server.devices, operator=server.operator, metrics=server.metrics)
             beside = [
                 asyncio.create_task(one)
-                for one in (watch_event_loop(party.metrics), keep_up(party, settings), call_peer(server.leader))
+                for one in (
+                    watch_event_loop(party.metrics),
+                    keep_up(party, settings),
+                    call_peer(server.leader),
+                    Replica(party).run(),
+                )
             ]
             await serve(listeners, lambda: conduct(server.leader))
             for task in beside:

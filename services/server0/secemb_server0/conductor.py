@@ -141,16 +141,21 @@ class Succeeded:
     """The task has a successor, which goes on."""
 
 
-Decision = Open | Wait | Idle | Paused | Abort | Advance | RollBack | Finished | Succeed | Succeeded
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Another process of this server conducts: answer devices with what the ledger says."""
 
 
-def rest(decision: Decision, now: float) -> float:
+Decision = Open | Wait | Idle | Paused | Abort | Advance | RollBack | Finished | Succeed | Succeeded | Follow
+
+
+def rest(decision: Decision, now: float, longest: float = LOOK_SECONDS) -> float:
     """Return for how many seconds there is nothing to do, unless something changes."""
     match decision:
-        case Finished() | Succeeded() | Idle() | Paused():
-            return LOOK_SECONDS
+        case Finished() | Succeeded() | Idle() | Paused() | Follow():
+            return longest
         case Wait(until):
-            return min(max(0.0, until - now), LOOK_SECONDS)
+            return min(max(0.0, until - now), longest)
     return 0.0
 
 

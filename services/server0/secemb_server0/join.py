@@ -136,12 +136,13 @@ class TicketIssuer:
                 "this task has ended and no more rounds will open; ask its operators for the next task"
             )
         record = door.record
-        if record is None or not door.lets_in(session_id, self._party.steady()):
+        again = door.has(session_id) or await self._leader.joined_elsewhere(session_id)
+        if record is None or not (again or door.lets_in(session_id, self._party.steady())):
             return self._not_now(now)
         known = await self._known(token)
         if door.for_panel and not self._is_on_panel(known):
             return self._not_now(now)
-        if known is not None and not door.has(session_id) and (wait := back_off(known.conduct, now)) > 0:
+        if known is not None and not again and (wait := back_off(known.conduct, now)) > 0:
             return NotNow(math.ceil(wait), held_back=True)
         seats = self._leader.seats
         admission = await self._party.ledger.admit(

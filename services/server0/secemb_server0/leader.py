@@ -4,7 +4,6 @@ import asyncio
 from contextlib import suppress
 from dataclasses import replace
 
-from secemb_party.control import abort_reason
 from secemb_party.ended_rounds import EndedRounds
 from secemb_party.errors import (
     LedgerUnavailableError,
@@ -15,18 +14,20 @@ from secemb_party.errors import (
     PeerUnavailableError,
     StateConflictError,
 )
-from secemb_party.ledger import NewRound, Rollback, RoundRecord, RoundState, What
+from secemb_party.ledger import NewRound, Rollback, RoundRecord, RoundState
 from secemb_party.operators import Order
 from secemb_party.peer_messages import Pause
 from secemb_party.service import Party
 from secemb_party.succession.errors import PeerSucceededError
 from secemb_server0.completion import Completion
 from secemb_server0.conductor import (
+    LOOK_SECONDS,
     Abort,
     Advance,
     Decision,
     Facts,
     Finished,
+    Follow,
     Idle,
     Open,
     Paused,
@@ -42,16 +43,18 @@ from secemb_server0.conductor import (
     wants_to_seal,
 )
 from secemb_server0.door import Door, RoundTimer, TurnoutTimer
-from secemb_server0.kinds import ChooseKind, always_train, next_kind
-from secemb_server0.pace import REMEMBERED, Forecast
-from secemb_server0.panel import Panel, is_for_panel
+from secemb_server0.kinds import ChooseKind, always_train
+from secemb_server0.pace import Forecast
+from secemb_server0.panel import Panel
 from secemb_server0.peer import Peer
+from secemb_server0.reading import Reading
 from secemb_server0.rollback import Rollbacks
-from secemb_server0.seats import REMEMBERED as JUDGED
 from secemb_server0.seats import SeatRules, Seats
 from secemb_server0.succession import Switch
 from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.spec import EVALUATE, TRAIN
+from secemb_shared.messages.spec import EVALUATE
+
+_FOLLOW_SECONDS = 0.5  # with other processes, which do not wake this one
 
 
 class Leader:
@@ -66,7 +69,7 @@ class Leader:
         panel: Panel | None = None,
         rules: SeatRules | None = None,
     ) -> None:
-        self._party, self._peer, self._choose_kind, self.panel = party, peer, choose_kind, panel
+        self._party, self._peer, self.panel = party, peer, panel
         self.seats = Seats(rules or SeatRules(), party.task.cohort)
         self._enough, self._half = TurnoutTimer(enough_here), TurnoutTimer(half_here)
         self._ledger, self._task = party.ledger, party.task
@@ -74,16 +77,22 @@ class Leader:
         self._completion = Completion(party, peer, self.rollbacks, panel)
         self.timer = RoundTimer(party.task, clock=party.clock, steady=party.steady)
         self.door, self.forecast = Door(), Forecast(party.task)
+        self._reading = Reading(
+            party,
+            choose_kind=choose_kind,
+            panel=panel,
+            seats=self.seats,
+            timer=self.timer,
+            forecast=self.forecast,
+            switch=self._switch,
+        )
         self._last: RoundRecord | None = None  # the latest round in the ledger; None: it must be read
         self._told: tuple[bytes, float] | None = None  # the round and the deadline that server 1 has stored
-        self.ended_rounds: EndedRounds | None = None  # None: before the first step
         self.finished = False  # no more rounds will open
         self._waiting = False  # the open round waits for devices
+        self._conducts: bool | None = None  # whether this process did at its last step
         self.changed = asyncio.Event()  # wakes the loop
         self._completed, self._awaited = 0, 1  # sessions that became complete, and the count that wakes the loop
-        self._patient = party.task.privacy is None or not party.task.privacy.sampling_rate
-        self._spent_there: set[str] = set()  # kinds of round that server 1's privacy budget does not cover
-        self._aborted_there: tuple[bytes, str] | None = None  # a round that server 1's operator has ended, and why
         party.control.wake = self._steered
         if panel is not None:
             party.protect = lambda: panel.protected(party)
@@ -129,20 +138,52 @@ class Leader:
         with self.forecast.calling(self._party.clock):
             found = await self._peer.exchange(self._party.control.here, round_id, waiting=self._waiting)
         if round_id is not None and found.aborted is not None:
-            self._aborted_there = round_id, found.aborted
+            self._reading.aborted_there = round_id, found.aborted
             self.changed.set()
         await self._party.control.hear(found.pause)
         if self._switch.hear(found.agreed):
             self.changed.set()
+
+    @property
+    def ended_rounds(self) -> EndedRounds | None:
+        """Return how rounds ended; None before the first step."""
+        return self._reading.ended_rounds
 
     def count_failure(self) -> None:
         """Count a step that failed unexpectedly."""
         self._party.metrics.conductor_failed()
 
     async def step(self) -> Decision:
-        """Make and carry out one decision; return it."""
+        """Make and carry out one decision; return it. If another process of this server conducts, follow it."""
         await self._ledger.claim()
         self.changed.clear()  # before reading the ledger: anything that happens from here on wakes the next wait
+        conducts = await self._ledger.conduct()
+        if conducts != self._conducts:
+            self._conducts, self._last, self._told = conducts, None, None
+            self._party.metrics.conducts(conducts)
+        if not conducts:
+            return await self._follow()
+        with self._ledger.conducting():
+            return await self._conduct()
+
+    async def _follow(self) -> Decision:
+        """Let devices join the round that another process conducts, once server 1 knows it."""
+        last, now = await self._ledger.last_round(self._task.task_id), self._party.steady()
+        facts = await self._reading.facts(last)
+        decision = decide(facts, now)
+        self.finished, self._waiting = isinstance(decision, Finished), isinstance(decision, Idle | Paused)
+        shut = last is None or last.state is not RoundState.OPEN or isinstance(decision, Paused)
+        if last is None or shut or await self._ledger.recall(_announced(last)) is None:
+            self.door.close()
+        else:
+            await self._open_door(last, facts)
+        return Follow()
+
+    async def joined_elsewhere(self, session_id: bytes) -> bool:
+        """Return whether a session may have joined the open round through another process of this server."""
+        return self._ledger.shared and await self._ledger.knows_session(session_id)
+
+    async def _conduct(self) -> Decision:
         last = self._last or await self._ledger.last_round(self._task.task_id)
         try:
             decision, self._last = await self._step(last)
@@ -164,7 +205,7 @@ class Leader:
         """Return the decision, and the latest round after it if that is known."""
         before = self._completed
         record = last if last is not None and not last.ended else None
-        facts, now = await self._facts(last), self._party.steady()
+        facts, now = await self._reading.facts(last), self._party.steady()
         self._awaited = before + max(1, missing(facts, now))
         decision: Decision
         enough, half = (timer.since(record, facts, now) for timer in (self._enough, self._half))
@@ -222,65 +263,6 @@ class Leader:
             number = last.number if last is not None else None
             self._party.metrics.task_phase(paused[0], number=number, since=paused[1])
 
-    async def _facts(self, last: RoundRecord | None) -> Facts:
-        task = self._task
-        requested = await self._ledger.open_rollback(task.task_id)
-        facts = Facts(
-            state=None,
-            next_number=0 if last is None else last.number + 1,
-            rounds=task.rounds,
-            cohort=task.cohort,
-            min_cohort=task.min_cohort,
-            rollback_to=requested.source if requested is not None else None,
-            patient=self._patient,
-            paused=self._party.control.paused,
-            draining=self._party.control.draining,
-            succeeding=self._switch.wanted,
-            succeeded=self._party.successions.link is not None,
-        )
-        if last is None or last.ended or self.ended_rounds is None:
-            self.ended_rounds = await self._party.ended_rounds()
-            self.seats.learn(await self._ledger.finished(task.task_id, self._party.clock(), rounds=JUDGED))
-        if last is None or last.ended:
-            self.forecast.learn(await self._ledger.rounds(task.task_id, limit=REMEMBERED))
-            kind = await self._next_kind(last)
-            return replace(
-                facts,
-                trained=await self._party.trained(),
-                next_kind=kind,
-                last_kind=last.kind if last is not None else None,
-                affordable=await self._affords(kind),
-            )
-        deadlines = self.timer.of(last)
-        facts = replace(
-            facts,
-            state=last.state,
-            started=last.started,
-            started_at=deadlines.join_until - task.join_seconds,
-            join_until=deadlines.join_until,
-            upload_until=deadlines.upload_until,
-        )
-        if last.state is not RoundState.OPEN:
-            return facts  # no more sessions can join
-        # Before the seats, so that complete sessions have one, however many join and upload in between.
-        counts, told = await self._ledger.counts(last.round_id), self._party.control.of_round(last.round_id)
-        abort = abort_reason(0, told.reason) if told is not None and told.what is What.ABORT else None
-        if self._aborted_there is not None and self._aborted_there[0] == last.round_id:
-            abort = self._aborted_there[1]
-        return replace(
-            facts,
-            **await self.seats.facts(self._ledger, last.round_id, self._party.clock(), self._party.steady()),
-            complete=counts.updates,
-            closing=last.kind == EVALUATE and not await self._trains_on(),
-            panel=last.kind == EVALUATE and await is_for_panel(self._ledger, last.round_id),
-            close=told is not None and told.what is What.CLOSE,
-            abort=abort,
-        )
-
-    async def _trains_on(self) -> bool:
-        """Return whether there may be another training round."""
-        return await self._party.trained() < self._task.rounds and await self._affords(TRAIN)
-
     async def _complete_there(self, record: RoundRecord, facts: Facts) -> int:
         await self._announce(record, facts)
         return await self._peer.progress(record.round_id)
@@ -300,7 +282,7 @@ class Leader:
         if self.panel is not None and kind == EVALUATE and self.panel.is_due(number):
             await self.panel.choose(self._ledger, spec.digest, now)  # before any device can join
         # Otherwise the first session sets the deadlines.
-        join, upload = (0, 0) if self._patient else (self._task.join_seconds, self._task.upload_seconds)
+        join, upload = (0, 0) if self._reading.patient else (self._task.join_seconds, self._task.upload_seconds)
         record = await self._party.open_round(
             NewRound(
                 round_id=spec.digest,
@@ -314,7 +296,7 @@ class Leader:
                 upload_until=now + upload,
             )
         )
-        return await self._announce(record, await self._facts(record))
+        return await self._announce(record, await self._reading.facts(record))
 
     async def _repeat_abort(self, last: RoundRecord | None) -> None:
         """Tell server 1 how the last round ended, after a start: a restore aborts rounds without telling it."""
@@ -322,24 +304,18 @@ class Leader:
             with suppress(PeerAbortedError):  # for another reason there
                 await self._peer.abort(last.round_id, last.reason or "")
 
-    async def _next_kind(self, last: RoundRecord | None) -> str:
-        """Return the kind of the next round: training if the privacy budget has no room for a survey or evaluation."""
-        task_id = self._task.task_id
-        chosen = await next_kind(self._ledger, task_id, last, choose=self._choose_kind, panel=self.panel)
-        return chosen if await self._affords(chosen) else TRAIN
-
-    async def _affords(self, kind: str) -> bool:
-        return kind not in self._spent_there and await self._party.spending.affords(kind)
-
     async def _announce(self, record: RoundRecord, facts: Facts) -> RoundRecord:
         """Make sure that server 1 knows the open round; no device joins before that. Return the round as it is now."""
         ended = await self._tell(record)
         if ended is not None:
             return ended
+        await self._open_door(record, facts)
+        return record
+
+    async def _open_door(self, record: RoundRecord, facts: Facts) -> None:
         known = self.door.holds(record.round_id)
         joined = [] if known else await self._ledger.session_summaries(record.round_id)
         self.door.open(record, facts, [one.session_id for one in joined])
-        return record
 
     async def _tell(self, record: RoundRecord) -> RoundRecord | None:
         """Announce a round and its deadlines to server 1; if server 1 cannot open it, end it here and return it."""
@@ -350,7 +326,7 @@ class Leader:
             shares = await self._ledger.shares_by_kind(self._task.task_id)
             ended = await self._peer.announce(record, shares, await self._party.check_key(record.round_id))
         except PeerSpentError:
-            self._spent_there.add(record.kind)
+            self._reading.spent_there.add(record.kind)
             self.door.close()  # server 1 may have known the round before and lost its ledger
             return await self._completion.abort_here(record, "the privacy budget of server 1 is spent")
         except PeerSucceededError as error:
@@ -363,6 +339,8 @@ class Leader:
             reason = "it has ended on server 1: this server was restored from a backup"
             return await self._completion.abort_here(record, reason)
         self._told = told
+        if self._ledger.shared:
+            await self._ledger.remember(_announced(record), b"1", self._party.clock())
         return None
 
     async def _abort(self, record: RoundRecord, facts: Facts, reason: str) -> RoundRecord:
@@ -394,7 +372,13 @@ class Leader:
 
     async def wait(self, decision: Decision) -> None:
         """Sleep as long as the decision allows, but wake when something changes."""
-        seconds = rest(decision, self._party.steady())
+        longest = _FOLLOW_SECONDS if self._ledger.shared else LOOK_SECONDS
+        seconds = rest(decision, self._party.steady(), longest)
         if seconds > 0:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.changed.wait(), seconds)
+
+
+def _announced(record: RoundRecord) -> str:
+    """Return the key under which the ledger holds that server 1 knows a round."""
+    return f"announced:{record.round_id.hex()}"

@@ -25,6 +25,7 @@ from secemb_party.http.succession_routes import agreement_routes, succession_rou
 from secemb_party.http.task_routes import task_routes
 from secemb_party.logs import Outage
 from secemb_party.operators import Operators
+from secemb_party.replicas import Replica, check_data_dir
 from secemb_party.service import Party
 from secemb_party.setting_types import SecretFile
 from secemb_party.settings import Settings
@@ -159,6 +160,8 @@ async def run(settings: Settings) -> None:
     try:
         keys = relay_keys(settings, party.task)
         if keys is not None:
+            if party.ledger.shared:
+                await check_data_dir(party.ledger, settings.data_dir, party.clock())
             party.metrics.watch_expiry("relay-key", lambda: keys.expiry(party.clock()))
         server = create_server1(
             party,
@@ -170,11 +173,22 @@ async def run(settings: Settings) -> None:
         )
         listeners = listeners_of(settings, devices=server.devices, operator=server.operator, metrics=server.metrics)
         for_peer = Listener(
-            app=server.peer, host=peer.host, port=peer.port, cert=peer.cert, key=peer.key.path, client_ca=peer.peer_ca
+            app=server.peer,
+            host=peer.host,
+            port=peer.port,
+            cert=peer.cert,
+            key=peer.key.path,
+            client_ca=peer.peer_ca,
+            shared=settings.ledger.shared,
         )
         beside = [
             asyncio.create_task(one)
-            for one in (watch_event_loop(party.metrics), keep_up(party, settings), await_calls(party))
+            for one in (
+                watch_event_loop(party.metrics),
+                keep_up(party, settings),
+                await_calls(party),
+                Replica(party).run(),
+            )
         ]
         await serve([*listeners, for_peer])
         for task in beside:

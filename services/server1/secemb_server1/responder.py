@@ -81,6 +81,7 @@ class Responder:
             if known is None:
                 if self._party.successions.link is not None:
                     raise TaskSucceededError("this task has a successor")
+                await self._party.control.refresh()  # another process of this server may have been told to pause
                 self.check_pause()
                 await self._check_next(spec)
                 await self._check_shares(announcement.shares)

@@ -75,13 +75,23 @@ def serve(
     migrate: Annotated[
         bool, typer.Option("--migrate", help="Upgrade the ledger, even if [ledger] has migrate = false.")
     ] = False,
+    replicas: Annotated[
+        int | None,
+        typer.Option(min=1, max=64, help="Run so many processes of this server; needs [ledger] shared = true."),
+    ] = None,
+    replica: Annotated[int | None, typer.Option(min=0, max=63, hidden=True)] = None,
 ) -> None:
     """Run the server until SIGTERM or SIGINT; it answers requests in progress before it stops."""
+    from secemb_tools.operate import replicas as several
     from secemb_tools.operate import settings
 
     with refusals():
         variables = {"SECEMB_LEDGER__MIGRATE": "true"} if migrate else {}
-        settings.serve(settings.settings_at(config, **variables))
+        found = settings.settings_at(config, **variables)
+        if replicas is not None:
+            several.supervise(config, found, replicas, variables=["--migrate"] if migrate else [])
+        else:
+            settings.serve(found, replica=replica)
 
 
 @config_app.callback()

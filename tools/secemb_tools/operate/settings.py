@@ -15,6 +15,7 @@ from secemb_party.setting_types import SecretFile
 from secemb_party.settings import DELIMITER, PREFIX, Settings, load_settings
 from secemb_shared.errors import SecEmbError
 from secemb_tools.errors import OperationError
+from secemb_tools.operate.replicas import as_replica
 
 Shown = str | float | bool | None
 
@@ -72,9 +73,11 @@ def settings_at(path: Path, **variables: str) -> Settings:
     return load_settings(path / "secemb.toml" if path.is_dir() else path, {**os.environ, **variables})
 
 
-def serve(settings: Settings) -> None:
-    """Run the server of the settings' role until a signal."""
+def serve(settings: Settings, *, replica: int | None = None) -> None:
+    """Run the server of the settings' role until a signal, alone or as one of several replicas on this machine."""
     configure_logs(settings.logs.level, settings.logs.format)
+    if replica is not None:
+        settings = as_replica(settings, replica)
     if settings.role == 0:
         from secemb_server0.app import run
     else:

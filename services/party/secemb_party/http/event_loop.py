@@ -31,6 +31,8 @@ class EventLoop(_Loop):
         context = named.get("ssl")
         if context is None:
             return await super().create_server(protocol_factory, *arguments, **named)
+        if (bound := named.get("sock")) is not None:
+            return TlsServer(self, [bound], protocol_factory, context)
         host, port, backlog = named["host"], named["port"], named.get("backlog", 100)
         found = await self.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         places = dict.fromkeys((family, address) for family, _, _, _, address in found)

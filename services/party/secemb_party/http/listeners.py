@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import gc
 import signal
+import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +14,7 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
+from secemb_party.errors import SettingsError
 from secemb_party.file_watch import FileWatch
 from secemb_party.http.connection_limits import FEW, ConnectionLimits, connection_class
 from secemb_party.setting_types import SecretFile
@@ -37,6 +39,7 @@ def settle() -> None:
 
 
 GRACE_SECONDS = 20
+_BACKLOG = 2048
 _FLUSH_SECONDS = 1.0
 
 
@@ -49,6 +52,7 @@ class Listener:
     port: int
     cert: Path | None = None
     key: Path | None = None
+    shared: bool = False  # with other processes on this machine: the system deals connections out among them
     client_ca: Path | None = None  # if set, clients must present a certificate from this authority
     limits: ConnectionLimits = FEW
 
@@ -67,6 +71,7 @@ def listeners_of(settings: Settings, *, devices: FastAPI, operator: FastAPI | No
             cert=at.tls_cert,
             key=at.tls_key.path if at.tls_key is not None else None,
             limits=limits,
+            shared=settings.ledger.shared,
         )
         for app, at, limits in apps
     ]
@@ -90,7 +95,10 @@ async def serve(listeners: list[Listener], background: Callable[[], Awaitable[No
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    running = [asyncio.create_task(server.serve()) for server in servers]
+    running = [
+        asyncio.create_task(server.serve(await _shared_sockets(listener) if listener.shared else None))
+        for server, listener in zip(servers, listeners, strict=True)
+    ]
     work = asyncio.ensure_future(background()) if background is not None else None
     first = asyncio.create_task(stopping.wait())
     await asyncio.wait([first, *running, *([work] if work else [])], return_when=asyncio.FIRST_COMPLETED)
@@ -101,6 +109,18 @@ async def serve(listeners: list[Listener], background: Callable[[], Awaitable[No
     for task in [*running, *([work] if work else [])]:
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             raise error
+
+
+async def _shared_sockets(listener: Listener) -> list[socket.socket]:
+    """Bind an address that other processes of this user may bind too."""
+    found = await asyncio.get_running_loop().getaddrinfo(
+        listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    places = dict.fromkeys((family, address[:2]) for family, _, _, _, address in found)
+    try:
+        return [socket.create_server(at, family=family, backlog=_BACKLOG, reuse_port=True) for family, at in places]
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"cannot listen on {listener.host}:{listener.port}: {error}; choose another port") from None
 
 
 async def _stop(servers: list[_Server], running: list[asyncio.Task[None]], work: asyncio.Future[None] | None) -> None:

@@ -95,7 +95,7 @@ class Ledger:
 
         Bodies of sessions are kept in the same database, or in `bodies`. Each call is measured with `measure`. With
         `patience`, the ledger is claimed first, as servers do: this waits that many seconds for another server that is
-        ending. Commands do not claim it. A `shared` claim tolerates other processes that share it: replicas of one server.
+        ending. Commands do not claim it. A `shared` claim tolerates others that are shared: replicas of one server.
         """
         database = await _open_database(url, create=migrate)
         try:
@@ -151,6 +151,11 @@ class Ledger:
         elif self.shared and self._epoch is None:
             self._epoch = await self._raise_epoch()
         return holds
+
+    @property
+    def conducts(self) -> bool:
+        """Return whether this process conducts, as far as it knows; one without other processes always does."""
+        return not self.shared or self._epoch is not None
 
     @contextmanager
     def conducting(self) -> Iterator[None]:

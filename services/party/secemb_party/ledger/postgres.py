@@ -1,6 +1,7 @@
 """The ledger in PostgreSQL, through asyncpg."""
 
 import asyncio
+import os
 from contextlib import AsyncExitStack, suppress
 from typing import TypeVar
 
@@ -22,9 +23,8 @@ _CLAIM_SHARED = select(func.pg_try_advisory_lock_shared(bindparam("turn")))
 # ends its connection. A replica that runs uses the connection every second or two.
 _REPLICA_IDLE = "SET idle_session_timeout = '6s'"
 _SETTINGS = {
-    "application_name": "secemb",
     "lock_timeout": "20s",
-    "idle_in_transaction_session_timeout": "10s",  # a frozen process must not lock a round, or keep the conductor's epoch
+    "idle_in_transaction_session_timeout": "10s",  # a frozen process must not lock a round or the epoch
     # The claim of a machine that disappeared is released after a minute, not after two hours.
     "tcp_keepalives_idle": "30",
     "tcp_keepalives_interval": "10",
@@ -141,6 +141,7 @@ async def open_postgres(url: URL) -> PostgresDatabase:
 
 
 def _make_engine(url: URL) -> AsyncEngine:
+    name = {"application_name": f"secemb {os.getpid()}"}  # which replica has the conductor's lock
     try:
         return create_async_engine(
             url.set(drivername="postgresql+asyncpg"),
@@ -149,7 +150,7 @@ def _make_engine(url: URL) -> AsyncEngine:
             pool_pre_ping=True,  # after a database restart, the next call only has to reconnect
             pool_size=_CONNECTIONS + 1,  # one connection holds the claim
             max_overflow=0,
-            connect_args={"timeout": _CONNECT_SECONDS, "command_timeout": 60, "server_settings": _SETTINGS},
+            connect_args={"timeout": _CONNECT_SECONDS, "command_timeout": 60, "server_settings": _SETTINGS | name},
         )
     except ModuleNotFoundError:
         raise LedgerSettingError("PostgreSQL needs a driver: pip install 'secemb[postgres]'") from None

@@ -115,6 +115,7 @@ _SET = {
     )
     for part in (KEYS, UPDATE)
 }
+_ANSWERS = ("prepared", "announced")  # that are kept as long as a round's sessions
 FORGET_AT_ONCE = 500  # sessions per transaction: other writers wait for one batch
 
 _OLD = (
@@ -347,5 +348,6 @@ def forget_sessions(tx: Connection, *, ended_before: float, tasks: Sequence[byte
         names = {"names": [row.session_id for row in found]}
         tx.execute(_FORGET_BODIES, names)
         tx.execute(_FORGET, names)
-        tx.execute(_FORGET_ANSWERS, {"names": sorted({f"prepared:{row.round_id.hex()}" for row in found})})
+        rounds_of = sorted({row.round_id.hex() for row in found})
+        tx.execute(_FORGET_ANSWERS, {"names": [f"{kind}:{one}" for kind in _ANSWERS for one in rounds_of]})
     return len(found)
