@@ -43,11 +43,11 @@ from secemb_server0.conductor import (
     wants_to_seal,
 )
 from secemb_server0.door import Door, RoundTimer, TurnoutTimer
+from secemb_server0.fact_reader import FactReader
 from secemb_server0.kinds import ChooseKind, always_train
 from secemb_server0.pace import Forecast
 from secemb_server0.panel import Panel
 from secemb_server0.peer import Peer
-from secemb_server0.reading import Reading
 from secemb_server0.rollback import Rollbacks
 from secemb_server0.seats import SeatRules, Seats
 from secemb_server0.succession import Switch
@@ -77,7 +77,7 @@ class Leader:
         self._completion = Completion(party, peer, self.rollbacks, panel)
         self.timer = RoundTimer(party.task, clock=party.clock, steady=party.steady)
         self.door, self.forecast = Door(), Forecast(party.task)
-        self._reading = Reading(
+        self._reading = FactReader(
             party,
             choose_kind=choose_kind,
             panel=panel,

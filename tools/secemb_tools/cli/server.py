@@ -77,19 +77,19 @@ def serve(
     ] = False,
     replicas: Annotated[
         int | None,
-        typer.Option(min=1, max=64, help="Run so many processes of this server; needs [ledger] shared = true."),
+        typer.Option(min=1, max=64, help="Number of processes of this server to run; needs [ledger] shared = true."),
     ] = None,
     replica: Annotated[int | None, typer.Option(min=0, max=63, hidden=True)] = None,
 ) -> None:
     """Run the server until SIGTERM or SIGINT; it answers requests in progress before it stops."""
-    from secemb_tools.operate import replicas as several
     from secemb_tools.operate import settings
+    from secemb_tools.operate.supervisor import supervise
 
     with refusals():
         variables = {"SECEMB_LEDGER__MIGRATE": "true"} if migrate else {}
         found = settings.settings_at(config, **variables)
         if replicas is not None:
-            several.supervise(config, found, replicas, variables=["--migrate"] if migrate else [])
+            supervise(config, found, replicas, variables=["--migrate"] if migrate else [])
         else:
             settings.serve(found, replica=replica)
 

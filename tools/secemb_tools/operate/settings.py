@@ -15,7 +15,7 @@ from secemb_party.setting_types import SecretFile
 from secemb_party.settings import DELIMITER, PREFIX, Settings, load_settings
 from secemb_shared.errors import SecEmbError
 from secemb_tools.errors import OperationError
-from secemb_tools.operate.replicas import as_replica
+from secemb_tools.operate.supervisor import as_replica
 
 Shown = str | float | bool | None
 

@@ -24,7 +24,7 @@ from secemb_party.ledger import (
 )
 from secemb_party.ledger.bodies import DatabaseBodies
 from secemb_party.ledger.database import Database, Measure, MeasuredDatabase, parse
-from secemb_party.ledger.fencing import check_epoch, raise_epoch
+from secemb_party.ledger.epoch import check_epoch, raise_epoch
 from secemb_party.ledger.records import Stored, Upload
 from secemb_party.ledger.sqlite import open_sqlite
 from secemb_party.logs import Outage

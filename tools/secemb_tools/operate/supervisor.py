@@ -63,7 +63,7 @@ class _Replica:
 
 
 def supervise(config: Path, settings: Settings, count: int, *, variables: Sequence[str] = ()) -> None:
-    """Run so many replicas until SIGTERM or SIGINT; a replica that ends is started again."""
+    """Run replicas until SIGTERM or SIGINT; a replica that ends is started again."""
     if not settings.ledger.shared:
         raise OperationError(
             "replicas share one ledger in PostgreSQL: set url and shared = true in [ledger] (an SQLite file is for one"

@@ -17,7 +17,7 @@ from secemb_server0.succession import Switch
 from secemb_shared.messages.spec import EVALUATE, TRAIN
 
 
-class Reading:
+class FactReader:
     """Reads the facts for a decision; seats, forecast and ended rounds are brought up to date with them."""
 
     def __init__(
