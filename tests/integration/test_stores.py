@@ -192,6 +192,9 @@ def test_a_step_is_stored_for_every_process(models: Callable[[str], ModelStore])
     assert (found.rows == rows).all()
     assert after is not None
     assert (after.version, after.steps) == (1, 1)
+    received = ModelStep(task_id=TASK, version=2, kind="", steps=0, state={}, blocks=[{"rows": rows, "dense": dense}])
+    models("one").save_step(received)  # as server 1 does, which has no optimiser
+    assert (models("other").load(2).rows == rows).all()
 
 
 def test_versions_are_thinned_in_every_place(models: Callable[[str], ModelStore]) -> None:

@@ -37,10 +37,11 @@ class MirroredModels:
         return digest
 
     def save_step(self, step: ModelStep) -> Model:
-        """Store the version that a step produces and then the optimiser's state; return the version."""
+        """Store the version that a step produces and then the optimiser's state, if it has one; return the version."""
         model = self._cache.save_step(step)
         self._upload(model.version, model.digest)
-        self._upload_state(step.version)
+        if self._path(state_name(step.version)).exists():
+            self._upload_state(step.version)
         return model
 
     def replace(self, model: Model) -> None:
