@@ -15,6 +15,7 @@ from secemb_party.service import Party
 from secemb_party.storage.objects import FolderObjects, Objects
 
 _STORES, _FOLDER = "stores-id", "data-id"
+_SELDOM = 5  # turns between two looks for a successor, which is a file
 _EVERY_SECONDS = 1.0  # well below the time after which PostgreSQL ends a replica's claim
 _DIFFERENT = (
     "the replicas of this server do not use the same stores; give all of them the same [storage] url, or a data_dir"
@@ -53,6 +54,7 @@ class Replica:
     def __init__(self, party: Party) -> None:
         self._party = party
         self._tidied = b""  # the last round that ended
+        self._turns = 0
 
     async def run(self, *, every: float = _EVERY_SECONDS) -> None:
         """Stay in step until cancelled; a process without other replicas has nothing to do."""
@@ -73,6 +75,9 @@ class Replica:
         party = self._party
         await party.ledger.claim()
         await party.control.refresh()
+        self._turns += 1
+        if party.successions.link is None and self._turns % _SELDOM == 0:
+            await party.successions.start()
         last = await party.ledger.last_round(party.task.task_id)
         if last is None or not last.ended or last.round_id == self._tidied:
             return
