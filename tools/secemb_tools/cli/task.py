@@ -42,7 +42,7 @@ def create(
     ] = 1e-6,
     ring_bits: Annotated[int, typer.Option(help="Bits of a number in an update: 32, 64, or 24 for fewer bytes.")] = 32,
     fraction_bits: Annotated[
-        int | None, typer.Option(min=0, help="Bits after the binary point; default: 16, or 12 of 24.")
+        int | None, typer.Option(min=0, help="Bits after the binary point; default: 16, or at most 12 of 24.")
     ] = None,
     row_bits: Annotated[
         int, typer.Option(help="Bits of a number in a row that devices read: 32, or 16 for half precision.")
@@ -202,7 +202,7 @@ def plan(
     ] = 1e-6,
     ring_bits: Annotated[int, typer.Option(help="Bits of a number in an update: 32, 64, or 24 for fewer bytes.")] = 32,
     fraction_bits: Annotated[
-        int | None, typer.Option(min=0, help="Bits after the binary point; default: 16, or 12 of 24.")
+        int | None, typer.Option(min=0, help="Bits after the binary point; default: 16, or at most 12 of 24.")
     ] = None,
     row_bits: Annotated[
         int, typer.Option(help="Bits of a number in a row that devices read: 32, or 16 for half precision.")
