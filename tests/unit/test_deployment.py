@@ -33,8 +33,8 @@ def pod(role: int) -> Any:
     return documents(role)["StatefulSet", f"server{role}"]["spec"]["template"]["spec"]
 
 
-def compose(role: int) -> Any:
-    text = (ROOT / "deploy" / "compose" / f"server{role}" / "compose.yaml").read_text(encoding="utf-8")
+def compose(role: int, file: str = "compose.yaml") -> Any:
+    text = (ROOT / "deploy" / "compose" / f"server{role}" / file).read_text(encoding="utf-8")
     return yaml.safe_load(text)["services"]
 
 
@@ -100,6 +100,16 @@ def test_variables_are_settings(role: int) -> None:
     given = documents(role)["ConfigMap", f"server{role}-environment"]["data"]
     assert given.keys() <= set(known_variables())
     assert compose(role)["server"]["environment"].keys() <= set(known_variables())
+
+
+@pytest.mark.parametrize("role", [0, 1])
+def test_the_file_for_replicas_adds_two_that_share_a_ledger(role: int) -> None:
+    [(name, added)] = compose(role, "replicas.yaml").items()
+    assert name in compose(role)
+    assert added["command"] == ["serve", "--config", "/etc/secemb", "--replicas", "2"]
+    assert added["environment"] == {"SECEMB_LEDGER__SHARED": "true"}
+    assert "SECEMB_LEDGER__SHARED" in known_variables()
+    assert added["ports"] == [f"127.0.0.1:{LISTENERS['metrics'] + 1}:{LISTENERS['metrics'] + 1}"]
 
 
 @pytest.mark.parametrize("role", [0, 1])
