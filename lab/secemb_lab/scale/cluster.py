@@ -32,7 +32,7 @@ class LocalCluster:
 
     def options(self, workers: int) -> Options:
         """Return how a server reaches it."""
-        return Options(address=self.address, workers=workers, memory_bytes=None)
+        return Options(address=self.address, workers=workers, memory_bytes=None, start_seconds=60.0 * len(self._agents))
 
     def start(self) -> None:
         """Start all nodes. They are ready some seconds later, and who connects tries until then."""

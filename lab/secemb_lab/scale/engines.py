@@ -33,10 +33,10 @@ from secemb_tools.errors import OperationError
 from secemb_tools.output import note
 
 PARTY = 1
-BATCHES = 4  # of sessions, each as many as the engine takes at a time
+BATCHES = 3  # of sessions, each as many as the engine takes at a time
 _DISTINCT = 8  # devices whose messages are used repeatedly
-_TURNS = 3
-_READY_SECONDS = 120.0
+_TURNS = 2
+_READY_SECONDS = 400.0  # a node starts several processes, which takes long on a busy machine
 SPEEDUP, LOSS = 1.5, 1.25  # two workers against one; one worker against one thread
 
 
@@ -192,9 +192,9 @@ def _ray(cluster: LocalCluster, loads: Sequence[Load], count: int, *, quick: boo
 
 def _measured(load: Load, engine: Compute, name: str, count: int, spent: Spent, *, quick: bool) -> Figures:
     turns = [asyncio.run(_turn(load, engine, spent)) for _ in range(1 if quick else _TURNS)]
-    note(f"{load.catalogue}, {name}, {count}: measured")
     answer, add, share, prepare, kernel = (min(one[at] for one in turns) for at in range(5))
     sessions = BATCHES * engine.batch
+    note(f"{load.catalogue}, {name}, {count}: {sessions / (answer + add):.1f} sessions/s, share {share:.3f} s")
     return Figures(
         catalogue=load.catalogue,
         engine=name,

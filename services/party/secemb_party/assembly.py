@@ -71,7 +71,7 @@ async def open_party(settings: Settings) -> Party:
         objects=stores.objects,
         workers=workers,
         memory=memory,
-        compute=open_compute(settings, workers, metrics),
+        compute=open_compute(settings, task, workers, metrics),
         ticket_key=ticket_public_key(settings),
         scratch=settings.data_dir,
         catalogue=catalogue,
@@ -151,7 +151,7 @@ def _open_tracing(settings: Settings) -> "Tracing | None":
     return Tracing(settings.tracing.endpoint, service=service, sample=settings.tracing.sample)
 
 
-def open_compute(settings: Settings, workers: Workers, metrics: Metrics) -> Compute:
+def open_compute(settings: Settings, task: TaskSpec, workers: Workers, metrics: Metrics) -> Compute:
     """Return the engine that the settings choose."""
     if settings.compute.engine == "threads":
         backend = _backend(settings.work.kernel_threads)
@@ -162,7 +162,14 @@ def open_compute(settings: Settings, workers: Workers, metrics: Metrics) -> Comp
         )
     from secemb_party.compute.ray.messages import Options
     from secemb_party.compute.ray.remote import RayCompute
+    from secemb_party.compute.slots import worker_bytes
 
+    reserved, needed = settings.compute.memory_bytes, worker_bytes(task, settings.compute.workers)
+    if reserved is not None and reserved < needed:
+        raise SettingsError(
+            f"compute.memory_bytes: a worker of this task needs about {needed:,} bytes; set at least as many, or more"
+            " workers"
+        )
     options = Options(
         address=settings.compute.address, workers=settings.compute.workers, memory_bytes=settings.compute.memory_bytes
     )

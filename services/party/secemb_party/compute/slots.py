@@ -14,11 +14,12 @@ from secemb_shared import row_access
 from secemb_shared.dpf import Backend, Blocks, HeldKeys, LeafTable, RingArray, SlotChecks, default_backend
 from secemb_shared.dpf.backend import Words32
 from secemb_shared.layout import Geometry
-from secemb_shared.messages import RoundSpec
+from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.randomness import Indices
 from secemb_shared.row_words import Rows
 
 _GROUP = 4  # adjacent slots that the kernel evaluates side by side
+_ORDER_BYTES = 12  # for a row: its item and its place
 _ROWS_AT_ONCE = 1 << 16  # gathered in one step, to bound temporary memory
 
 
@@ -57,6 +58,14 @@ def slot_ranges(geometry: Geometry, workers: int) -> list[SlotRange]:
     step = _GROUP if units >= 2 * _GROUP * workers and unit == 1 else 1
     size = -(-units // (workers * step)) * step
     return [SlotRange(at * unit, min(at + size, units) * unit) for at in range(0, units, size)]
+
+
+def worker_bytes(task: TaskSpec, workers: int) -> int:
+    """Return about how much memory a worker needs: its rows in two rounds, and their sums twice while it removes."""
+    rows = max(one.slots for one in slot_ranges(task.geometry, workers)) * task.geometry.leaves
+    in_bins = rows // task.geometry.slots_per_bin if task.geometry.tables * task.geometry.bins > 1 else task.items
+    of_a_round = 4 * (task.row_width + 1) + _ORDER_BYTES
+    return in_bins * (2 * of_a_round + 2 * task.row_width * task.ring.dtype.itemsize)
 
 
 class SlotTable:
