@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
-from time import perf_counter
+from time import perf_counter, process_time
 
 import numpy as np
 
@@ -51,6 +51,7 @@ class Figures:
     answer_ms: float  # for one session, as are the next two
     add_ms: float
     kernel_ms: float  # of processor time
+    server_ms: float  # of processor time of the server's own process, beside the kernel
     sessions_per_second: float  # answered and added
     prepare_seconds: float
     share_seconds: float
@@ -104,13 +105,24 @@ def measure(*, quick: bool) -> Section:
     return Section(
         name="engines",
         title="The engine on Ray beside threads",
-        columns=["catalogue", "engine", "answer ms", "add ms", "kernel ms", "sessions/s", "prepare s", "share s"],
+        columns=[
+            "catalogue",
+            "engine",
+            "answer ms",
+            "add ms",
+            "kernel ms",
+            "server ms",
+            "sessions/s",
+            "prepare s",
+            "share s",
+        ],
         rows=[_cells(one) for one in found],
         goals=[*_goals(found, quick=quick), *_survival(killed)],
         figures=[asdict(one) for one in found],
         remarks=[
             "All Ray workers and the server share this machine's cores"
             + ("." if quick else "; each worker is on a node of its own."),
+            "`kernel ms` and `server ms` are processor time of a session; another process passes messages on to Ray.",
             "After the seal, a server adds what has not been added yet and makes the share: `share s` is the latter.",
         ],
     )
@@ -118,7 +130,7 @@ def measure(*, quick: bool) -> Section:
 
 def _cells(one: Figures) -> list[str]:
     engine = f"{one.workers} thread{'s' * (one.workers > 1)}" if one.engine == "threads" else f"Ray, {one.workers}"
-    times = (one.answer_ms, one.add_ms, one.kernel_ms, one.sessions_per_second)
+    times = (one.answer_ms, one.add_ms, one.kernel_ms, one.server_ms, one.sessions_per_second)
     return [
         one.catalogue,
         engine,
@@ -192,7 +204,7 @@ def _ray(cluster: LocalCluster, loads: Sequence[Load], count: int, *, quick: boo
 
 def _measured(load: Load, engine: Compute, name: str, count: int, spent: Spent, *, quick: bool) -> Figures:
     turns = [asyncio.run(_turn(load, engine, spent)) for _ in range(1 if quick else _TURNS)]
-    answer, add, share, prepare, kernel = (min(one[at] for one in turns) for at in range(5))
+    answer, add, share, prepare, kernel, own = (min(one[at] for one in turns) for at in range(6))
     sessions = BATCHES * engine.batch
     note(f"{load.catalogue}, {name}, {count}: {sessions / (answer + add):.1f} sessions/s, share {share:.3f} s")
     return Figures(
@@ -203,6 +215,7 @@ def _measured(load: Load, engine: Compute, name: str, count: int, spent: Spent, 
         answer_ms=answer / sessions * 1e3,
         add_ms=add / sessions * 1e3,
         kernel_ms=kernel / sessions * 1e3,
+        server_ms=max(0.0, own - (kernel if name == "threads" else 0.0)) / sessions * 1e3,
         sessions_per_second=sessions / (answer + add),
         prepare_seconds=prepare,
         share_seconds=share,
@@ -210,12 +223,12 @@ def _measured(load: Load, engine: Compute, name: str, count: int, spent: Spent, 
     )
 
 
-async def _turn(load: Load, engine: Compute, spent: Spent) -> tuple[float, float, float, float, float]:
-    """Return the seconds to answer, to add, to share and to prepare, and those of the kernel."""
+async def _turn(load: Load, engine: Compute, spent: Spent) -> tuple[float, ...]:
+    """Return the seconds to answer, to add, to share and to prepare, and processor time: kernel, own process."""
     sessions, times = load.repeated(BATCHES * engine.batch), [perf_counter()]
     prepared = await engine.prepare(load.spec, load.rows, bytes(CHECK_KEY_BYTES))
     times.append(perf_counter())
-    before = spent.seconds
+    before, own = spent.seconds, process_time()
     batches = [sessions[at : at + engine.batch] for at in range(0, len(sessions), engine.batch)]
     await asyncio.gather(*(prepared.accept(_keys(some)) for some in batches))
     times.append(perf_counter())
@@ -223,10 +236,11 @@ async def _turn(load: Load, engine: Compute, spent: Spent) -> tuple[float, float
     for some in batches:
         await total.add(some)
     times.append(perf_counter())
+    own = process_time() - own
     await total.share()
     times.append(perf_counter())
     prepare, answer, add, share = np.diff(times).tolist()
-    return answer, add, share, prepare, spent.seconds - before
+    return answer, add, share, prepare, spent.seconds - before, own
 
 
 async def _digest(load: Load, engine: Compute) -> str:
