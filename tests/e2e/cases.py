@@ -229,7 +229,7 @@ CASES: dict[str, Case] = {
         fix="secemb pair rotate",
     ),
     "plan": Case(
-        good=lambda _: ("--catalogue", "ML100K", "--seconds", 0.05),
+        good=lambda _: ("--catalogue", "ML100K", "--seconds", 0.05, "--cluster", 100_000),
         says="loss bound",
         bad=lambda _: (),
         fix="--items and --capacity, or --catalogue",

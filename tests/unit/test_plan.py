@@ -1,12 +1,12 @@
 """What a plan says: limits with their names, figures that follow the task, and units that people think in."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from secemb_party.service import _KEPT_ROUNDS
+from secemb_party.prepared_rounds import LARGE_TABLE, kept_rounds
 from secemb_tools.plan import Cost, PlanInput, cost, describe
-from secemb_tools.plan.costs import PREPARED
 
 
 def plan(**changes: Any) -> Cost:
@@ -38,14 +38,26 @@ def test_a_limit_that_is_exceeded_is_named_alone(changes: dict[str, Any], limit:
     assert describe(found)["verdict"].startswith(f"cannot: {limit}")
 
 
-def test_amazon_fits_neither_into_a_message_nor_into_a_small_machine() -> None:
+def test_amazon_fits_into_eight_gigabytes_and_not_into_four() -> None:
     given = PlanInput.of(
-        "Amazon", items=None, capacity=None, width=65, dense_size=0, cohort=100, fleet=6_775_277,
-        placement_loss=1e-6, ring_bits=32, memory=16.0,
+        "Amazon", items=None, capacity=None, width=65, dense_size=0, cohort=10_000, fleet=6_775_277,
+        placement_loss=1e-6, ring_bits=32, memory=8.0, optimiser="lazy-adam", devices_per_day=1_000_000,
+        clip=1.0, upload_seconds=86_400,
     )  # fmt: skip
     found = cost(given, seconds=0.02)
     assert found["items"] == 9_267_503
-    assert {"memory", "body size"} <= {one.split(":")[0] for one in found["cannot"]}
+    assert not [one for one in found["cannot"] if one.startswith("memory")]
+    small = cost(replace(given, memory=4.0, devices_per_day=None), seconds=0.02)
+    assert [one for one in small["cannot"] if one.startswith("memory")]
+    assert small["cluster"] is None
+    grown = found["cluster"]
+    assert grown is not None
+    assert grown["rounds_per_day"] == 100
+    assert grown["peer_bytes_per_day"] == 100 * found["peer_bytes_per_round"]
+    assert grown["device_bytes_in_per_day"] == 1_000_000 * found["bytes_up_per_device"]
+    busy = (grown["cores_to_answer"] + grown["cores_to_add"]) * 86_400
+    assert busy == pytest.approx(1_000_000 * found["kernel_seconds_per_device"])
+    assert "a day up" in describe(found)["devices to both servers"]
 
 
 def test_ring_and_width_count_where_they_should() -> None:
@@ -73,4 +85,4 @@ def test_the_stages_after_the_seal_add_up() -> None:
 
 
 def test_the_plan_counts_as_many_tables_as_a_server_keeps() -> None:
-    assert PREPARED == _KEPT_ROUNDS
+    assert (kept_rounds(LARGE_TABLE), kept_rounds(LARGE_TABLE + 1)) == (2, 1)

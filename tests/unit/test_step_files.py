@@ -1,5 +1,6 @@
 """A step that is stored block by block has the same bits as one that is made in memory."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,13 @@ def gradient(number: int, shape: Shape = LARGE) -> Gradient:
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("optimiser", "descent", "guard"):
+    for module in ("optimiser", "guard"):
         monkeypatch.setattr(f"secemb_server0.{module}._SPAN", 30)
     monkeypatch.setattr("secemb_server0.optimiser._BLOCK", 12)
     monkeypatch.setattr("secemb_party.storage.publication._SPAN", 30)
-    monkeypatch.setattr(tensor_files_module, "_MAPPED", 0)
+    monkeypatch.setattr("secemb_party.storage.mapped_arrays._BLOCK", 30)
+    monkeypatch.setattr("secemb_party.storage.model._ROWS", 9)
+    monkeypatch.setattr(tensor_files_module, "MAPPED", 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -46,7 +49,7 @@ def test_a_stored_step_has_the_bits_of_one_in_memory(kind: str, tmp_path: Path, 
     store, current = ModelFiles(tmp_path, TASK, LARGE), model(shape=LARGE)
     store.save(current)
     with pytest.MonkeyPatch.context() as usual:  # whole parts in one block
-        for module in ("optimiser", "descent", "guard"):
+        for module in ("optimiser", "guard"):
             usual.setattr(f"secemb_server0.{module}._SPAN", 1 << 20)
         usual.setattr("secemb_server0.optimiser._BLOCK", 1 << 14)
         in_memory, states = make(kind), []
@@ -146,3 +149,20 @@ def test_a_model_in_a_file_is_mapped_and_not_accepted_with_another_length(tmp_pa
     path.write_bytes(model().encode()[:-4])
     with pytest.raises(WeightsError, match="exactly"):
         mapped(TASK, 1, SHAPE, path)
+
+
+def test_a_pass_over_a_mapped_file_leaves_no_memory_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = Shape(items=100_000, width=50, dense=0)  # 20 MB
+    store = ModelFiles(tmp_path, TASK, shape)
+    rows = np.ones((shape.items, shape.width), dtype=np.float32)
+    store.save(Model(task_id=TASK, version=0, rows=rows, dense=np.zeros(0, dtype=np.float32)))
+    monkeypatch.setattr(tensor_files_module, "MAPPED", 0)
+
+    def mapped_bytes() -> int:
+        return int(re.findall(r"RssFile:\s+(\d+)", Path("/proc/self/status").read_text())[0]) * 1024
+
+    before = mapped_bytes()
+    found = ModelFiles(tmp_path, TASK, shape).load(0)  # reads all of it, for its digest
+    assert mapped_bytes() - before < 2**20
+    assert float(found.rows.sum()) == rows.size  # and here without releasing it
+    assert mapped_bytes() - before > 10 * 2**20

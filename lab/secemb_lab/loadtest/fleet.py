@@ -148,7 +148,7 @@ class Fleet:
     generator_cpu_seconds: float = 0.0
 
 
-async def run_fleet(pair: Pair, *, devices: int, rounds: int) -> Fleet:
+async def run_fleet(pair: Pair, *, devices: int, rounds: int, patience: float = 120) -> Fleet:
     """Take the whole fleet through some rounds, all devices of a round at once.
 
     They return when a round is published. A real device waits as long as the server asks; with hundreds of devices
@@ -159,7 +159,7 @@ async def run_fleet(pair: Pair, *, devices: int, rounds: int) -> Fleet:
     async with AsyncExitStack() as stack:
         # One client for each device, as in reality; a shared one would spend its time searching for a free connection.
         clients = [
-            await stack.enter_async_context(httpx.AsyncClient(timeout=120, verify=trust)) for _ in range(devices)
+            await stack.enter_async_context(httpx.AsyncClient(timeout=patience, verify=trust)) for _ in range(devices)
         ]
         for number in range(rounds):
             await asyncio.gather(*(_one_session(client, pair, fleet) for client in clients))

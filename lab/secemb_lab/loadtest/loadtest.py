@@ -24,7 +24,7 @@ from secemb_tools.transport import Transport
 _TURNED_AWAY = 80  # refused requests to join, per device
 
 
-def task_for(catalogue: PaperCatalogue, *, cohort: int) -> TaskSpec:
+def task_for(catalogue: PaperCatalogue, *, cohort: int, optimiser: str = "adam", upload_seconds: int = 300) -> TaskSpec:
     """Return the task for both servers."""
     return make_task(
         TaskOptions(
@@ -36,7 +36,8 @@ def task_for(catalogue: PaperCatalogue, *, cohort: int) -> TaskSpec:
             cohort=cohort,
             min_cohort=2,
             rounds=1000,
-            upload_seconds=300,
+            upload_seconds=upload_seconds,
+            optimiser=optimiser,
         )
     )
 

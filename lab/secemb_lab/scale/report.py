@@ -16,6 +16,7 @@ from secemb_tools.output import note
 # imported only if its section is measured.
 SECTIONS: Mapping[str, str] = {
     "engines": "secemb_lab.scale.engines",
+    "large": "secemb_lab.scale.large",
 }
 
 

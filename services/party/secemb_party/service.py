@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from secemb_party.async_cache import AsyncCache
 from secemb_party.budget import Spending, count_trained
 from secemb_party.compute import PreparedRound
 from secemb_party.control import Control
@@ -28,11 +27,11 @@ from secemb_party.logs import get_logger
 from secemb_party.operators import Order
 from secemb_party.parts import Parts
 from secemb_party.peer_clock import PeerClock
+from secemb_party.prepared_rounds import PreparedRounds
 from secemb_party.room import Space
 from secemb_party.running_sum import RunningSum
 from secemb_party.storage import Blob, Model, sha256_of
 from secemb_party.storage.first_version import starting_model
-from secemb_party.storage.retention import FEWEST
 from secemb_party.storage.store_health import StoreHealth
 from secemb_party.succession import Successions
 from secemb_shared.dpf import CHECK_KEY_BYTES
@@ -40,9 +39,6 @@ from secemb_shared.errors import SessionError
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import TRAIN
 from secemb_shared.randomness import secure_bytes
-
-_KEPT_ROUNDS = 2  # the open round and the one before it; each holds a copy of the table
-
 
 _DRAINED = "this server is drained and can be stopped; run `secemb drain --end` to admit devices again"
 
@@ -69,7 +65,7 @@ class Party:
         self.allowed_origins = parts.allowed_origins
         self._keep_seconds, self._keep_tasks = parts.keep_seconds, parts.keep_tasks
         self._keep_versions = parts.keep_versions
-        self._prepared: AsyncCache[bytes, PreparedRound] = AsyncCache(_KEPT_ROUNDS)
+        self._prepared = PreparedRounds(parts, self.round, self.check_key)
         self._refusals_before: dict[str, int] = {}  # when the last round ended
         self._opened = b""  # the round logged last
         self._sharing: dict[bytes, asyncio.Task[Blob]] = {}
@@ -356,7 +352,7 @@ class Party:
 
     async def prepared(self, round_id: bytes) -> PreparedRound:
         """Return the engine's prepared round, shared by all its sessions."""
-        return await self._prepared.get(round_id, lambda: self._prepare(round_id))
+        return await self._prepared.get(round_id)
 
     async def check_key(self, round_id: bytes) -> bytes:
         """Return the key with which the two servers check a round's sessions."""
@@ -364,13 +360,6 @@ class Party:
         if key is None:
             raise UnknownRoundError("this server has no check key for that round; join the current one")
         return key
-
-    async def _prepare(self, round_id: bytes) -> PreparedRound:
-        record, spec = await self.round(round_id)
-        if record.ended and record.model_version not in self.models.versions()[-FEWEST:]:
-            raise RoundClosedError("this round has ended; join the current one")
-        model = await self.workers.run(lambda: self.models.load(spec.model_version))
-        return await self._compute.prepare(spec, model.rows, await self.check_key(round_id))
 
 
 def _check_key(round_id: bytes) -> str:

@@ -1,6 +1,6 @@
 """Adam, momentum and plain gradient descent over the whole model, as in torch.optim."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from secemb_party.errors import OptimiserError, StateError
 from secemb_party.storage import Floats, Model
+from secemb_party.storage.mapped_arrays import in_blocks
 from secemb_server0.gradient import Doubles, Gradient
 from secemb_server0.guard import Guard
 from secemb_server0.optimiser import BlockStep, Optimiser, Rates, blocks
@@ -16,7 +17,6 @@ from secemb_shared.row_words import SINGLE
 _SMALLEST_EPS = 1e-12
 # Moments of rows without gradients decay until they are subnormal. Arithmetic on subnormal numbers is six times slower,
 # and they are far too small to move a weight, so they are periodically set to zero.
-_SPAN = 1 << 20  # numbers checked together
 _SWEEP = 64  # steps
 _TINY_FIRST, _TINY_SECOND = np.float32(1e-30), np.float32(1e-36)
 _PARTS = ("rows", "dense")
@@ -146,7 +146,7 @@ class Adam(Optimiser):
 
     def _take(self, tensors: dict[str, Floats]) -> None:
         _check_moments(tensors, _MOMENTS)
-        if not all((one >= 0).all() for part in _PARTS for one in _spans(tensors[f"{part}_second"])):
+        if not all((one >= 0).all() for part in _PARTS for one in in_blocks(tensors[f"{part}_second"])):
             raise StateError("the second moments in a state must not be negative")
         self._moments = tensors
 
@@ -182,7 +182,11 @@ def _begun(moments: dict[str, Floats], model: Model, names: Sequence[str]) -> di
     """Return the moments of a model, zeros before the first step."""
     parts = dict(zip(_PARTS, (model.rows, model.dense), strict=True))
     if not moments:
-        return {f"{part}_{name}": np.zeros_like(values) for part, values in parts.items() for name in names}
+        return {
+            f"{part}_{name}": np.zeros(values.shape, dtype=np.float32)
+            for part, values in parts.items()
+            for name in names
+        }
     if any(moments[f"{part}_{name}"].shape != values.shape for part, values in parts.items() for name in names):
         raise StateError("the restored state is for a model with a different shape")
     return moments
@@ -195,11 +199,5 @@ def _check_moments(tensors: Mapping[str, Floats], names: Sequence[str]) -> None:
         found = [tensors[f"{part}_{name}"] for name in names]
         if any(one.shape != found[0].shape or one.dtype != np.float32 for one in found):
             raise StateError("the moments in a state must be float32 and have the same shape")
-        if not all(np.isfinite(block).all() for one in found for block in _spans(one)):
+        if not all(np.isfinite(block).all() for one in found for block in in_blocks(one)):
             raise StateError("the moments in a state must be finite")
-
-
-def _spans(values: Floats) -> Iterator[Floats]:
-    """Yield an array in pieces: a comparison of a whole table would take a quarter of its memory."""
-    flat = values.reshape(-1)
-    return (flat[span] for span in blocks(flat.size, _SPAN))

@@ -20,6 +20,7 @@ import numpy as np
 
 from secemb_party.errors import GradientError, OptimiserError, StateError
 from secemb_party.storage import Floats, Model, ModelStep, OptimiserState
+from secemb_party.storage.mapped_arrays import release
 from secemb_server0.gradient import Doubles, Gradient, Table
 from secemb_server0.guard import Guard, row_lengths, whole_length
 from secemb_shared.messages import TaskSpec
@@ -185,6 +186,8 @@ class Optimiser(ABC):
             state = {name: one.copy() for name, one in state.items()}
         moments = {name.removeprefix(prefix): one for name, one in state.items()}
         moved = self._move(part, values[span], slopes[span], moments, step)
+        for used in (values, *(self._tensors()[name] for name in state)):
+            release(used[span])
         if part == "rows" and self._row_bits == HALF:
             state[EXACT], moved = moved, published(moved, HALF)
         return part, span, moved, state

@@ -213,6 +213,15 @@ def plan(
         float | None, typer.Option(min=0.1, help="Memory of each server in GB; default: this machine's.")
     ] = None,
     link: Annotated[float, typer.Option(min=0.1, help="Bandwidth between the two servers in Mbit/s.")] = 1000.0,
+    optimiser: Annotated[Optimiser, typer.Option(help="The optimiser that applies the sum to the model.")] = "adam",
+    cluster: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            metavar="<devices>",
+            help="Also plan clusters for so many devices a day.",
+        ),
+    ] = None,
     seconds: Annotated[
         float, typer.Option(min=0.05, help="Seconds to spend on measuring this machine's kernel.")
     ] = 1.0,
@@ -241,6 +250,8 @@ def plan(
             upload_seconds=upload_seconds,
             memory=memory,
             link=link,
+            optimiser=optimiser,
+            devices_per_day=cluster,
         )
         with output.busy("measuring this machine: the kernel, the optimiser and the disk"):
             found = cost(given, seconds=seconds)

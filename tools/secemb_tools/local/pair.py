@@ -49,6 +49,7 @@ class Pair:
         catalogue: Catalogue | None = None,
         variables: Mapping[str, str] | None = None,  # further settings of server 0
         allowed_origins: Sequence[str] = (),  # of web pages that may be devices
+        start_seconds: float = START_SECONDS,  # a large first model takes longer
     ) -> None:
         ports = ports or free_ports(PORTS)
         self._catalogue = catalogue.encode() if catalogue is not None and len(catalogue) else None
@@ -60,6 +61,7 @@ class Pair:
         )
         self._folder, self._evaluate_every, self._open_enrolment = folder, evaluate_every, open_enrolment
         self._more, self._allowed_origins = dict(variables or {}), allowed_origins
+        self._start_seconds = start_seconds
         self.peer_port = ports[2]
         self.peer_via: int | None = None  # a local port that forwards there, for measurements in between
         self._set_up(peer_port=ports[2], relayed=relayed, identity=identity)
@@ -83,7 +85,7 @@ class Pair:
         """Start both servers; yield pauses for the caller to sleep until both are ready."""
         for server in self.servers:
             server.launch(self._variables(server.role))
-        end = time.monotonic() + START_SECONDS
+        end = time.monotonic() + self._start_seconds
         for server in self.servers:
             while not server.is_ready():
                 if server.has_ended() or time.monotonic() > end:

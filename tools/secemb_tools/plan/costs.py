@@ -17,9 +17,11 @@ from time import perf_counter
 import numpy as np
 
 from secemb_party.evaluation import BATCH, Evaluation, KeysMessage, SessionBodies, Share
+from secemb_party.prepared_rounds import kept_rounds
 from secemb_party.storage import Model, ModelFiles, Shape, ShareFiles, first_model, read_all, sha256_of
 from secemb_party.storage.publication import publication
 from secemb_party.storage.retention import FEWEST
+from secemb_party.storage.tensor_files import MAPPED
 from secemb_sdk.round.session import DeviceSession
 from secemb_server0.reconstruct import add_shares, take_step
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
@@ -32,12 +34,15 @@ _SAMPLE = 8  # sessions that are added together in the measurement
 Work = Callable[[], object]
 
 TURN_SECONDS = 0.002
-PREPARED = 2  # rounds whose tagged tables are kept: the open one and the one before
+REQUESTS = 0.0025  # CPU seconds for the requests of a session, without the kernel: `make loadtest`
 _PROCESS = 215_000_000  # Python, libraries, and freed blocks kept by the allocator
 _RETURNED = 32 << 20  # bytes: smaller blocks are not returned to the system (secemb_party.http.listeners)
 _UNRETURNED = 3  # arrays of the size of the table that are freed but kept, if they are smaller
-_FLOAT, _DOUBLE = 4, 8
+_FLOAT = 4
+_LENGTHS = 64  # bytes per row of the guard's arrays during a step
 _MOMENTS = {"adam": 2, "lazy-adam": 2, "momentum": 1, "sgd": 0}
+_SPARSE = ("lazy-adam", "sgd")  # optimisers that move only the rows of a round, without decay and noise
+_COUNT = _NUMBER = 4  # bytes of the number of changed rows, and of each of their numbers
 _KEPT_ROUNDS = 3  # of bodies and shares: the default of keep_bodies_rounds
 _SESSION_IN_LISTS = 600  # bytes of one session in the lists that the servers exchange
 
@@ -53,28 +58,40 @@ def _moments(task: TaskSpec) -> int:
 
 
 def memory_of_server0(task: TaskSpec) -> int:
-    """Return the peak: while two shares are added, during the optimiser's step, or while its state is stored."""
-    numbers, element, moments = numbers_of(task), task.ring.dtype.itemsize, _moments(task)
-    adding = 5 * element  # two shares as bytes, both decoded, and their sum
-    stepping = element + _DOUBLE + (moments + 2) * _FLOAT  # the sum, the mean gradient, moments, old and new model
-    storing = element + (4 * moments + 1) * _FLOAT  # the sum, the model; moments held, copied, as bytes, as a file
-    return _common(task) + numbers * max(adding, stepping, storing)
+    """Return the peak: the sum of the open round, or the optimiser's step with what small files need in memory."""
+    numbers, moments = numbers_of(task), _moments(task)
+    model, state = _read(_FLOAT * numbers), _read(moments * _FLOAT * numbers)
+    stepping = 2 * model + 2 * state + _LENGTHS * task.items  # old and new; the lengths of all rows
+    return _common(task) + max(sum_bytes(task), stepping)
 
 
 def memory_of_server1(task: TaskSpec) -> int:
-    """Return the peak: while a share is encoded and sent, or while a model arrives and is stored."""
-    numbers, element = numbers_of(task), task.ring.dtype.itemsize
-    sharing = 3 * element  # the sum, its bytes, and what the connection has not sent yet
-    publishing = 4 * _FLOAT  # the body, its decoded numbers, these as bytes, as a file
-    return _common(task) + numbers * max(sharing, publishing)
+    """Return the peak: the sum of the open round, or a model that arrives."""
+    return _common(task) + max(sum_bytes(task), 3 * _read(_FLOAT * numbers_of(task)))
+
+
+def sum_bytes(task: TaskSpec) -> int:
+    """Return the size of the sum. The model is mapped before there is a sum, while the round is prepared."""
+    return max(task.ring.dtype.itemsize, _FLOAT) * numbers_of(task)
+
+
+def _read(size: int) -> int:
+    """Return how much memory a file of this size takes: small ones are read, large ones are mapped in blocks."""
+    return size if size <= MAPPED else 0
+
+
+def tagged_bytes(task: TaskSpec) -> int:
+    """Return the size of the table from which a server answers."""
+    return _FLOAT * task.items * (task.row_words + 1)
 
 
 def _common(task: TaskSpec) -> int:
-    tagged = _FLOAT * task.items * (task.row_words + 1)
+    tagged = tagged_bytes(task)
     leaves = _FLOAT * task.tables * task.bins * task.geometry.leaves
     sizes = Sizes.of(task)
-    kept = _UNRETURNED * tagged if tagged < _RETURNED else 0
-    return _PROCESS + kept + PREPARED * (tagged + leaves) + BATCH * (sizes.keys + max(sizes.update))
+    unreturned = _UNRETURNED * tagged if tagged < _RETURNED else 0
+    kept = kept_rounds(_FLOAT * task.items * task.row_width)
+    return _PROCESS + unreturned + kept * (tagged + leaves) + BATCH * (sizes.keys + max(sizes.update))
 
 
 def stored_per_round(task: TaskSpec) -> int:
@@ -92,23 +109,38 @@ def disk_of_server0(task: TaskSpec) -> int:
     """Return the disk space required: the minimum of kept versions and one being written, shares, and bodies."""
     models = (FEWEST + 1) * stored_per_version(task)
     shares = (_KEPT_ROUNDS + 1) * task.ring.element_bytes * numbers_of(task)
-    return models + shares + (_KEPT_ROUNDS + 1) * stored_per_round(task)
+    transit = share_and_model(task)
+    return models + shares + transit + (_KEPT_ROUNDS + 1) * stored_per_round(task)
+
+
+def written_per_round(task: TaskSpec) -> int:
+    """Return the bytes that server 0 writes in a full round: bodies, both shares, the version and the state."""
+    return stored_per_round(task) + 2 * task.ring.element_bytes * numbers_of(task) + stored_per_version(task)
+
+
+def share_and_model(task: TaskSpec) -> int:
+    """Return the bytes of what a server is receiving from the other."""
+    return max(task.ring.element_bytes * numbers_of(task), model_bytes(task))
+
+
+def model_bytes(task: TaskSpec) -> int:
+    """Return the bytes of a model on its way to server 1: the whole, or the rows that a full round may change."""
+    whole = _FLOAT * numbers_of(task)
+    if task.optimiser not in _SPARSE or task.privacy is not None:
+        return whole
+    rows = min(task.items, task.cohort * task.capacity)
+    return min(whole, _COUNT + rows * (_NUMBER + _FLOAT * task.row_width) + _FLOAT * task.dense_size)
 
 
 def peer_bytes(task: TaskSpec) -> int:
-    """Return the bytes that the servers exchange in a round: a share, a model and the lists of sessions."""
-    return (task.ring.element_bytes + _FLOAT) * numbers_of(task) + _SESSION_IN_LISTS * task.cohort
+    """Return the most bytes that the servers exchange in a round: a share, a model and the lists of sessions."""
+    return task.ring.element_bytes * numbers_of(task) + model_bytes(task) + _SESSION_IN_LISTS * task.cohort
 
 
 def relayed_bytes(task: TaskSpec) -> int:
     """Return the additional bytes if devices send everything through server 0: forwarded messages, and answers."""
     sizes = Sizes.of(task)
     return task.cohort * (sizes.relayed_upload + sizes.relayed_download)
-
-
-def largest_body(task: TaskSpec) -> int:
-    """Return the largest message between the servers: a share or a model, each in one body."""
-    return max(task.ring.element_bytes, _FLOAT) * numbers_of(task)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +193,7 @@ def _sample(task: TaskSpec) -> TaskSpec:
         bound=task.bound,
         cohort=task.cohort,
         norm_bound=task.norm_bound,
+        optimiser=task.optimiser,
     )
     return replace(smaller, dense_size=task.dense_size * _SAMPLE_ITEMS // task.items)
 

@@ -18,12 +18,11 @@ from secemb_tools.errors import OperationError
 from secemb_tools.kernel import describe as describe_kernel
 from secemb_tools.operate.task_summary import BYTES_ARE
 from secemb_tools.plan import costs
-from secemb_tools.plan.costs import Stages, measure
+from secemb_tools.plan.costs import REQUESTS, Stages, measure
+from secemb_tools.plan.daily_load import Cluster, cluster, describe_cluster
 from secemb_tools.specification import build_task, default_norm_bound, fraction_bits_of
 
-_LARGEST_BODY = 2**31 - 1  # OpenSSL's maximum for one write, and a share or a model is one body
 _TLS = 5e-9  # seconds per byte between the servers, to encrypt, decrypt and copy it
-_REQUESTS = 0.0025  # CPU seconds for the requests of a session, without the kernel: `make loadtest`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +41,8 @@ class PlanInput:
     row_bits: int = SINGLE
     clip: float = 2.0
     upload_seconds: int = 600
+    optimiser: str = "adam"
+    devices_per_day: int | None = None  # None: no plan of a cluster
     memory: float | None = None  # GB of each server; None: the memory of this machine
     link: float = 1000.0  # Mbit/s between the servers
 
@@ -110,6 +111,7 @@ class Cost(TypedDict):
     stored_bytes_per_version: int
     peer_bytes_per_round: int
     peer_bytes_per_round_relayed: int
+    cluster: Cluster | None
     cannot: list[str]
     kernel: str
 
@@ -129,16 +131,22 @@ def cost(given: PlanInput, *, seconds: float) -> Cost:
     stages = measure(task, seconds)
     session, rounds = stages.answer + stages.add, -(-given.fleet // given.cohort)
     per_byte = 1 / (125_000 * given.link) + _TLS
-    sending = [one * costs.numbers_of(task) * per_byte for one in (task.ring.element_bytes, 4)]
+    sending = [one * per_byte for one in (task.ring.element_bytes * costs.numbers_of(task), costs.model_bytes(task))]
     adding = given.cohort * stages.add
+    # Server 1 adds its sessions when server 0, which has added its own, asks for its share.
+    after_the_seal = 2 * (adding + stages.share) + stages.step + stages.publish + sum(sending)
+    up, down = sizes.upload, sizes.download + 4 * given.dense_size
+    grown = None
+    if given.devices_per_day is not None:
+        grown = cluster(task, stages, devices=given.devices_per_day, after_the_seal=after_the_seal, up=up, down=down)
     return {
         "items": given.items,
         "capacity": given.capacity,
         "layout": f"{task.tables} tables of {task.bins} bins of at most {task.geometry.leaves} items",
         "slots": task.geometry.slots,
         "loss_bound": planned.loss,
-        "bytes_up_per_device": sizes.upload,
-        "bytes_down_per_device": sizes.download + 4 * given.dense_size,
+        "bytes_up_per_device": up,
+        "bytes_down_per_device": down,
         "bytes_up_relayed": sizes.relayed_upload,
         "bytes_down_relayed": sizes.relayed_download + 4 * given.dense_size,
         "bytes_are": BYTES_ARE,
@@ -148,7 +156,7 @@ def cost(given: PlanInput, *, seconds: float) -> Cost:
         "kernel_seconds_per_round": given.cohort * session,
         "rounds_until_everybody_took_part": rounds,
         "kernel_seconds_until_everybody_took_part": given.fleet * session,
-        "sessions_per_second": 1 / (stages.answer + _REQUESTS),
+        "sessions_per_second": 1 / (stages.answer + REQUESTS),
         "seconds_to_prepare": stages.prepare,
         "seconds_to_answer": given.cohort * stages.answer,
         "seconds_to_add": adding,
@@ -157,8 +165,7 @@ def cost(given: PlanInput, *, seconds: float) -> Cost:
         "seconds_to_step": stages.step,
         "seconds_to_send_model": sending[1],
         "seconds_to_publish": stages.publish,
-        # Server 1 adds its sessions when server 0, which has added its own, asks for its share.
-        "seconds_from_seal_to_publish": 2 * (adding + stages.share) + stages.step + stages.publish + sum(sending),
+        "seconds_from_seal_to_publish": after_the_seal,
         "memory_bytes_server0": costs.memory_of_server0(task),
         "memory_bytes_server1": costs.memory_of_server1(task),
         "disk_bytes": costs.disk_of_server0(task),
@@ -166,6 +173,7 @@ def cost(given: PlanInput, *, seconds: float) -> Cost:
         "stored_bytes_per_version": costs.stored_per_version(task),
         "peer_bytes_per_round": costs.peer_bytes(task),
         "peer_bytes_per_round_relayed": costs.peer_bytes(task) + costs.relayed_bytes(task),
+        "cluster": grown,
         "cannot": list(_exceeded(given, task, stages)),
         "kernel": describe_kernel().removeprefix("kernel: "),
     }
@@ -185,6 +193,7 @@ def _task(given: PlanInput, geometry: Geometry) -> TaskSpec:
         fraction_bits=min(8, given.fraction_bits),
         bound=max(1, min(2 ** (given.ring_bits - 2) // given.cohort, LARGEST_NUMBER)),
         cohort=given.cohort,
+        optimiser=given.optimiser,
         norm_bound=min(
             default_norm_bound(given.capacity, given.dense_size, given.fraction_bits),
             NormShape.largest_bound(given.ring_bits),
@@ -197,9 +206,7 @@ def _exceeded(given: PlanInput, task: TaskSpec, stages: Stages) -> Iterator[str]
     needed, there = costs.memory_of_server0(task), given.memory_bytes
     if needed > there:
         yield f"memory: server 0 needs {_bytes(needed)} but has {_bytes(there)}; see --memory"
-    if (body := costs.largest_body(task)) > _LARGEST_BODY:
-        yield f"body size: a share or model of {_bytes(body)} is sent as one TLS message, which is limited to 2 GiB"
-    answering, cores = given.cohort * (stages.answer + _REQUESTS), os.cpu_count() or 1
+    answering, cores = given.cohort * (stages.answer + REQUESTS), os.cpu_count() or 1
     if answering > given.upload_seconds * cores:
         yield (
             f"time: {cores} cores need {_seconds(answering / cores)} to process {given.cohort:,} sessions, but a round "
@@ -242,6 +249,7 @@ def describe(found: Cost) -> dict[str, str]:
         f"{_bytes(found['stored_bytes_per_version'])} per version kept beyond the third",
         "between the servers": f"{_bytes(found['peer_bytes_per_round'])} per round, "
         f"relayed {_bytes(found['peer_bytes_per_round_relayed'])}",
+        **(describe_cluster(found["cluster"]) if found["cluster"] is not None else {}),
         "kernel": found["kernel"],
         "verdict": "; ".join(f"cannot: {one}" for one in found["cannot"]) or "possible",
     }

@@ -19,6 +19,7 @@ from secemb_party.async_cache import AsyncCache
 from secemb_party.errors import SettingsError
 from secemb_party.storage.blob import FileBlob
 from secemb_party.storage.interfaces import ModelStore
+from secemb_party.storage.mapped_arrays import release
 from secemb_party.storage.model import Model, Shape, little_endian
 from secemb_shared.catalogue import FILE, LARGEST
 from secemb_shared.messages import TaskSpec
@@ -93,6 +94,7 @@ def _blocks(shape: CopyShape, model: Model) -> Iterator[memoryview]:
     """Yield a full copy in batches of rows."""
     for first, last in _spans(shape):
         yield shape.encode(model.rows[first:last]).data
+        release(model.rows[first:last])
 
 
 def _delta(shape: CopyShape, older: Body, newer: Body) -> Iterator[bytes | memoryview]:

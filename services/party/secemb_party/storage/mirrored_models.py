@@ -40,7 +40,7 @@ class MirroredModels:
         """Store the version that a step produces and then the optimiser's state, if it has one; return the version."""
         model = self._cache.save_step(step)
         self._upload(model.version, model.digest)
-        if self._path(state_name(step.version)).exists():
+        if step.kind:  # only server 0 has an optimiser
             self._upload_state(step.version)
         return model
 

@@ -10,13 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from secemb_party.errors import WeightsError
+from secemb_party.storage.mapped_arrays import in_blocks
 from secemb_shared.messages import TaskSpec, canonical
 from secemb_shared.messages.canonical import LARGEST_NUMBER, decimal
 from secemb_shared.messages.table import model_digest
 from secemb_shared.row_words import HALF, SINGLE, published
 
 _DOMAIN = b"secemb/1 optimiser"
-_BLOCK = 1 << 20  # numbers that are checked together
+
+_ROWS = 1 << 14  # drawn together
 
 Floats = npt.NDArray[np.float32]
 
@@ -49,7 +51,8 @@ class OptimiserState:
         )
         hashed = hashlib.sha256(_DOMAIN + len(head).to_bytes(8, "little") + head)
         for name in names:
-            hashed.update(little_endian(self.tensors[name]))
+            for block in in_blocks(self.tensors[name]):
+                hashed.update(little_endian(block))
         return hashed.digest()
 
 
@@ -131,7 +134,7 @@ class Model:
             items=items,
             width=width,
             dense=self.dense.size,
-            parts=(little_endian(self.rows), little_endian(self.dense)),
+            parts=(little_endian(block) for part in (self.rows, self.dense) for block in in_blocks(part)),
         )
 
     def encode(self) -> bytes:
@@ -188,8 +191,7 @@ def _settled(values: Floats, *, axes: int, finite: bool) -> Floats:
     if values.dtype != np.float32 or values.ndim != axes:
         raise WeightsError("a model must be float32, with two-dimensional rows and a one-dimensional dense part")
     values = np.ascontiguousarray(values)
-    flat = values.reshape(-1)
-    if not finite and not all(np.isfinite(flat[first : first + _BLOCK]).all() for first in range(0, flat.size, _BLOCK)):
+    if not finite and not all(np.isfinite(block).all() for block in in_blocks(values)):
         raise WeightsError("a model must not contain NaN or infinity")
     values.flags.writeable = False
     return values
@@ -217,7 +219,9 @@ def initial_model(
     normals = np.random.Generator(np.random.PCG64(seed))
     rows = np.zeros((shape.items, shape.width), dtype=np.float32)
     drawn = shape.width - bias_column
-    rows[:, :drawn] = _scaled(normals.standard_normal((shape.items, drawn), dtype=np.float32), scale)
+    for first in range(0, shape.items, _ROWS):  # the generator goes on where it was: blocks do not change the numbers
+        some = rows[first : first + _ROWS, :drawn]
+        some[...] = _scaled(normals.standard_normal(some.shape, dtype=np.float32), scale)
     dense = np.zeros(shape.dense, dtype=np.float32)
     if dense_scale:
         dense = _scaled(normals.standard_normal(shape.dense, dtype=np.float32), dense_scale)

@@ -13,6 +13,7 @@ import numpy as np
 
 from secemb_party.errors import WeightsError
 from secemb_party.storage.blob import Blob, FileBlob
+from secemb_party.storage.mapped_arrays import release
 from secemb_party.storage.model import Floats, Model, ModelStep, Shape, little_endian
 from secemb_shared.messages.table import COUNT_BYTES, NUMBER_BYTES, Numbers, delta_head
 
@@ -39,14 +40,16 @@ class ModelNumbers:
         """Return bytes from any position."""
         rows, dense = self._parts
         start = max(0, first - rows.nbytes)
-        return bytes(rows[first : first + count]) + bytes(dense[start : max(0, first + count - rows.nbytes)])
+        found = bytes(rows[first : first + count]) + bytes(dense[start : max(0, first + count - rows.nbytes)])
+        release(np.frombuffer(rows[first : first + count], dtype=np.uint8))
+        return found
 
 
 def publication(model: Model, before: Model | None, scratch: Path) -> Publication:
     """Return what to send to a server that has the version `before`: whatever is shorter."""
     numbers = ModelNumbers(model)
     if before is not None:
-        found = [span.start + np.flatnonzero(_differ(model.rows[span], before.rows[span])) for span in _spans(model)]
+        found = [span.start + _differ(model.rows[span], before.rows[span]) for span in _spans(model)]
         changed: Numbers = np.concatenate(found)
         size = COUNT_BYTES + changed.size * (NUMBER_BYTES + 4 * model.shape.width) + 4 * model.shape.dense
         if size < numbers.size:
@@ -68,6 +71,7 @@ def patched(before: Model, version: int, digest: bytes, body: Blob) -> ModelStep
     def blocks() -> Iterator[dict[str, Floats]]:
         for span in _spans(before):
             rows = before.rows[span].copy()
+            release(before.rows[span])
             first, last = np.searchsorted(numbers, (span.start, span.start + len(rows)))
             row = 4 * shape.width
             new = np.frombuffer(body.read(start + int(first) * row, int(last - first) * row), dtype="<f4")
@@ -96,7 +100,9 @@ def _spans(model: Model) -> Iterator[slice]:
 
 def _differ(new: Floats, old: Floats) -> Numbers:
     """Return which rows differ, by their bits: two zeros may have different signs."""
-    differ: Numbers = (new.view(np.uint32) != old.view(np.uint32)).any(axis=1)
+    differ: Numbers = np.flatnonzero((new.view(np.uint32) != old.view(np.uint32)).any(axis=1))
+    release(new)
+    release(old)
     return differ
 
 

@@ -32,7 +32,7 @@ _TYPES: Mapping[str, np.dtype[Any]] = {
 _NAMES = {kind: name for name, kind in _TYPES.items()}
 _LENGTH_BYTES = 8
 _LARGEST_HEADER = 2**20
-_MAPPED = 1 << 26  # bytes: a larger file is mapped; a smaller one is read, so that it may be overwritten
+MAPPED = 1 << 26  # bytes: a larger file is mapped; a smaller one is read, so that it may be overwritten
 _open: Callable[..., Any] = safe_open  # untyped in its stub
 
 
@@ -121,7 +121,7 @@ def read_tensors(path: Path, *, numbers: int, types: Collection[str], fix: str) 
         with path.open("rb") as opened:
             status = os.fstat(opened.fileno())
             identity = status.st_ino, status.st_size, status.st_mtime_ns
-            return Contents(metadata, map_tensors(opened), identity if status.st_size > _MAPPED else None)
+            return Contents(metadata, map_tensors(opened), identity if status.st_size > MAPPED else None)
     except FileNotFoundError as error:
         raise ModelMissingError(f"{path} does not exist; check the name, or restore it from a backup") from error
     except OSError as error:
@@ -143,7 +143,7 @@ def map_tensors(file: BinaryIO) -> dict[str, npt.NDArray[Any]]:
     header.pop("__metadata__", None)
     start, size = file.tell(), file.seek(0, os.SEEK_END)
     file.seek(0)
-    data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size > _MAPPED else file.read()
+    data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size > MAPPED else file.read()
     found: dict[str, npt.NDArray[Any]] = {}
     for name, described in header.items():
         kind, (first, last) = _TYPES[described["dtype"]], described["data_offsets"]
