@@ -13,6 +13,7 @@ second, and a task without noise does not need it.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
@@ -52,6 +53,9 @@ class Terms:
             )
 
 
+Spell = tuple[Terms, int]  # a number of rounds with the same terms
+
+
 @lru_cache(maxsize=4096)
 def epsilon(terms: Terms, rounds: int) -> float:
     """Return the total ε of this number of rounds."""
@@ -85,17 +89,41 @@ def epsilon_by_divergence(terms: Terms, rounds: int) -> float:
     return float(accountant.compose(event, rounds).get_epsilon(terms.delta)) if rounds else 0.0
 
 
+@lru_cache(maxsize=4096)
+def epsilon_of_all(parts: tuple[Spell, ...]) -> float:
+    """Return the total ε of rounds with different terms, as in a task and its predecessors, for the δ of the last."""
+    last, spells = parts[-1][0], [(terms, rounds) for terms, rounds in parts if rounds]
+    if not spells:
+        return 0.0
+    if len(spells) == 1:
+        return epsilon(replace(spells[0][0], delta=last.delta), spells[0][1])
+    if all(terms.sampling_rate in (None, 1) for terms, _ in spells):
+        return _epsilon_of_gaussian(sum(rounds / terms.multiplier**2 for terms, rounds in spells) ** -0.5, last.delta)
+    first, *others = (
+        _loss_of_one_round(replace(terms, sampling_rate=terms.sampling_rate or 1.0)).self_compose(rounds)
+        for terms, rounds in spells
+    )
+    for loss in others:
+        first = first.compose(loss)
+    return float(first.get_epsilon_for_delta(last.delta))
+
+
 def rounds_within(terms: Terms, budget: float, most: int = MOST_ROUNDS) -> int:
     """Return the largest number of rounds, up to `most`, that cost no more than the budget."""
-    if epsilon(terms, 1) > budget:
+    return most_within(lambda rounds: epsilon(terms, rounds), budget, most)
+
+
+def most_within(cost: Callable[[int], float], budget: float, most: int) -> int:
+    """Return the largest number, up to `most`, that costs no more than the budget; the cost grows with the number."""
+    if cost(1) > budget:
         return 0
     low, high = 1, 2
-    while high <= most and epsilon(terms, high) <= budget:
+    while high <= most and cost(high) <= budget:
         low, high = high, 2 * high
     high = min(high, most + 1)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if epsilon(terms, middle) <= budget else (low, middle)
+        low, high = (middle, high) if cost(middle) <= budget else (low, middle)
     return low
 
 

@@ -2,14 +2,16 @@
 
 from dataclasses import dataclass, replace
 
-from secemb_party.accountant import MOST_ROUNDS, Terms, epsilon, epsilon_known, rounds_within
+from secemb_party.accountant import MOST_ROUNDS, Spell, Terms, epsilon_of_all, most_within
 from secemb_party.compute.threads import Workers
 from secemb_party.errors import BudgetSpentError
 from secemb_party.ledger import Ledger, RoundRecord
 from secemb_party.metrics import Metrics
+from secemb_party.succession.links import read_link
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.canonical import decimal
 from secemb_shared.messages.spec import EVALUATE, SUM_SIZES, TRAIN
+from secemb_shared.messages.succession import FRESH
 
 
 def may_open(kind: str, *, rounds: int, trained: int, after: str | None) -> bool:
@@ -38,10 +40,20 @@ class Line:
     terms: Terms
     budget: float  # ε
     most: int = MOST_ROUNDS  # maximum number of rounds of this kind
+    earlier: tuple[Spell, ...] = ()  # rounds of the task's predecessors, whose budget continues
 
     def rounds(self) -> int:
         """Return the maximum number of rounds of this kind."""
-        return rounds_within(self.terms, self.budget, self.most)
+        return most_within(self.epsilon, self.budget, self.most)
+
+    def epsilon(self, rounds: int) -> float:
+        """Return ε after this many rounds, with those of the predecessors."""
+        return epsilon_of_all((*self.earlier, (self.terms, rounds)))
+
+    def epsilon_known(self, rounds: int) -> float:
+        """Return the same against an attacker who knows who took part."""
+        spells = (*self.earlier, (self.terms, rounds))
+        return epsilon_of_all(tuple((replace(terms, sampling_rate=None), count) for terms, count in spells))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +79,14 @@ def spent(line: Line, given: int, *, ahead: int = MOST_ROUNDS) -> Spent:
     return Spent(
         kind=line.kind,
         shares=given,
-        epsilon=epsilon(line.terms, given),
-        epsilon_known=epsilon_known(line.terms, given),
+        epsilon=line.epsilon(given),
+        epsilon_known=line.epsilon_known(given),
         delta=line.terms.delta,
         budget=line.budget,
-        projected=epsilon(line.terms, given + remaining),
-        projected_known=epsilon_known(line.terms, given + remaining),
+        projected=line.epsilon(given + remaining),
+        projected_known=line.epsilon_known(given + remaining),
         remaining=remaining,
-        exhausted=given >= MOST_ROUNDS or epsilon(line.terms, given + 1) > line.budget,
+        exhausted=given >= MOST_ROUNDS or line.epsilon(given + 1) > line.budget,
     )
 
 
@@ -113,6 +125,22 @@ class Spending:
     def __init__(self, task: TaskSpec, ledger: Ledger, workers: Workers, metrics: Metrics) -> None:
         self._task, self._ledger, self._workers, self._metrics = task, ledger, workers, metrics
         self._lines = lines_of(task)
+
+    async def inherit(self) -> None:
+        """Add the rounds of the task's predecessors, as far back as the operators have continued the budget."""
+        task, earlier = self._task, dict[str, tuple[Spell, ...]]()
+        while task.predecessor:
+            link = await read_link(self._ledger, bytes.fromhex(task.predecessor))
+            record = await self._ledger.task(bytes.fromhex(task.predecessor))
+            if link is None or record is None or link.succession.budget == FRESH:
+                break
+            task = TaskSpec.decode(record.spec)
+            shares = await self._ledger.shares_by_kind(task.task_id)
+            for kind, line in lines_of(task).items():
+                earlier[kind] = ((line.terms, shares.get(kind, 0)), *earlier.get(kind, ()))
+        self._lines = {
+            kind: replace(line, earlier=earlier.get(kind, ())) for kind, line in lines_of(self._task).items()
+        }
 
     async def standing(self) -> list[Spent]:
         """Return the state of every line, and set the metrics."""

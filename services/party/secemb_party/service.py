@@ -84,6 +84,7 @@ class Party:
 
     async def start(self) -> None:
         """Record the task and its first model, and check that its privacy can be accounted for."""
+        await self.spending.inherit()
         await self.spending.standing()
         await self.ledger.add_task(self.task.task_id, self.task.encode(), self.clock())
         published = await self.ledger.published_version(self.task.task_id)

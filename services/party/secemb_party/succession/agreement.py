@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from secemb_party.storage import Model
+from secemb_party.succession.errors import SuccessionRefusedError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.canonical import digest
-from secemb_shared.messages.succession import Succession
+from secemb_shared.messages.succession import FRESH, Succession
 from secemb_shared.row_map import RowMap
 
 
@@ -33,4 +34,19 @@ class Agreement:
             first_digest=first.digest.hex(),
             rows=self.rows.digest.hex(),
             budget=self.budget,
+        )
+
+
+def check_budget(predecessor: TaskSpec, successor: TaskSpec, budget: str) -> None:
+    """Refuse to continue a privacy budget where the guarantees cannot be added up."""
+    if budget == FRESH:
+        return
+    before, after = predecessor.privacy, successor.privacy
+    if (before is None) != (after is None):
+        raise SuccessionRefusedError(
+            "the privacy budget cannot continue between a task with noise and one without; agree to a fresh budget"
+        )
+    if before is not None and after is not None and before.unit != after.unit:
+        raise SuccessionRefusedError(
+            "the privacy budget cannot continue, because the unit of privacy changes; agree to a fresh budget"
         )

@@ -20,13 +20,14 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from secemb_party.ledger import Ledger, ModelVersion
+from secemb_party.ledger import ModelVersion
 from secemb_party.parts import Parts
 from secemb_party.storage import ModelStore, read_all
 from secemb_party.storage.files import make_folder, write_file
 from secemb_party.storage.first_version import continued_model
-from secemb_party.succession.agreement import Agreement
+from secemb_party.succession.agreement import Agreement, check_budget
 from secemb_party.succession.errors import SuccessionRefusedError
+from secemb_party.succession.links import link_key, read_link
 from secemb_shared.catalogue import FILE, Catalogue, digest_of
 from secemb_shared.errors import CatalogueError, SecEmbError
 from secemb_shared.messages import TaskSpec
@@ -68,6 +69,7 @@ class Successions:
         try:
             task = TaskSpec.decode(spec)
             check_continuation(self._task, task)
+            check_budget(self._task, task, budget)
             rows = self._map(task, catalogue, start)
         except SecEmbError as error:
             raise SuccessionRefusedError(str(error)) from error
@@ -171,7 +173,7 @@ class Successions:
         """Store the link: from now on the task has a successor. The first link counts; it is returned."""
         link.check(self._task)
         value = json.dumps(link.as_json()).encode()
-        stored = await self._ledger.remember(_key(self._task.task_id), value, self._clock())
+        stored = await self._ledger.remember(link_key(self._task.task_id), value, self._clock())
         known = self.link is not None
         self.link = Link.from_json(json.loads(stored))
         if not known:
@@ -181,21 +183,11 @@ class Successions:
         return self.link
 
 
-async def read_link(ledger: Ledger, task_id: bytes) -> Link | None:
-    """Return the link from a task to its successor, if it has one."""
-    stored = await ledger.recall(_key(task_id))
-    return None if stored is None else Link.from_json(json.loads(stored))
-
-
 def _parse(catalogue: bytes | memoryview) -> Catalogue:
     try:
         return Catalogue.read(StringIO(str(catalogue, "utf-8"), newline=""))
     except UnicodeDecodeError:
         raise CatalogueError("the catalogue is not UTF-8; regenerate it") from None
-
-
-def _key(task_id: bytes) -> str:
-    return f"succession:{task_id.hex()}"
 
 
 def _nothing(_link: Link) -> None:
