@@ -196,4 +196,4 @@ class Context:
 
     def held_out(self) -> HoldOut:
         """Return which ratings are held out."""
-        return HoldOut(key=self.vault.hold_out_key, fraction=self.hold_out, names=self.vault.chain.names())
+        return HoldOut(key=self.vault.hold_out_key, fraction=self.hold_out, names=self.vault.names())

@@ -172,6 +172,10 @@ class Vault:
         task = self.task()
         return None if task is None else task.items
 
+    def names(self) -> Mapping[int, int]:
+        """Return the rows under which the hold-out knows items whose rows have changed with a task."""
+        return self.chain.names()
+
     # Events.
 
     def events(self) -> Events:
