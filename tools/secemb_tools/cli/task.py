@@ -219,7 +219,7 @@ def plan(
         typer.Option(
             min=2,
             metavar="<devices>",
-            help="Also plan clusters for so many devices a day.",
+            help="Also plan clusters for this number of devices a day.",
         ),
     ] = None,
     seconds: Annotated[

@@ -19,7 +19,7 @@ _GRID = 1 << 30  # bytes of memory of a worker beside its rows and sums: the int
 
 
 class Cluster(TypedDict):
-    """The needs of each server for so many devices a day; `server 0` alone has the optimiser."""
+    """The needs of each server for this number of devices a day; `server 0` alone has the optimiser."""
 
     devices_per_day: int
     rounds_per_day: int
