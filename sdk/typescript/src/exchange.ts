@@ -37,6 +37,8 @@ const BY_SLUG: Readonly<Record<string, Entry>> = {
   "token-suspended": [UnavailableError, "server {server} has suspended this device for now; ask its operator why"],
   "task-unknown": [PinError, "server {server} does not serve this task; check the task's id and the addresses"],
   "task-ended": [EndedError, ENDED],
+  // This device does not follow by itself yet.
+  "task-succeeded": [EndedError, "the task goes on as another one; open a new home with the successor's id, and log the ratings again"],
   "session-conflict": CONFLICT,
   "round-closed": HAS_ENDED,
   "round-full": [RoundFullError, "the round is full at server {server}"],
