@@ -59,6 +59,7 @@ BY_SLUG: Mapping[str, Entry] = {
     "task-ended": (EndedError, ENDED),
     "task-succeeded": (SucceededError, "the task has a successor"),
     "successor-unknown": (UnavailableError, "server {server} has not switched to the task's successor yet"),
+    "task-stopped": (UnavailableError, "server {server} does not run this task now; its operator can start it again"),
     "session-conflict": (ConflictError, "server {server} already has a different message for this session"),
     "round-closed": (GoneError, _GONE),
     "round-full": (RoundFullError, "the round is full at server {server}"),

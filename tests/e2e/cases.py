@@ -323,6 +323,30 @@ CASES: dict[str, Case] = {
         bad=lambda place: ("--server", "zero", "--token-file", place.file("token")),
         fix="http://host:port",
     ),
+    "task archive": Case(
+        good=lambda place: (place.stopped_task(), *place.with_tasks, "--reason", "its app is gone", "--yes"),
+        says="archived",
+        bad=lambda place: ("commands", *place.both[:4], "--reason", "its app is gone", "--yes"),
+        fix="stop it first",
+    ),
+    "task list": Case(
+        good=lambda place: place.both[:4],
+        says="commands",
+        bad=lambda place: ("--server", "zero", "--token-file", place.file("token")),
+        fix="http://host:port",
+    ),
+    "task start": Case(
+        good=lambda place: ("commands", *place.both[:4], "--reason", "its app is back"),  # it runs already
+        says="running",
+        bad=lambda place: (place.new(".json"), *place.both[:4], "--reason", "another app"),
+        fix="does not exist",
+    ),
+    "task stop": Case(
+        good=lambda place: (place.second_task(), *place.with_tasks, "--reason", "its app is gone"),
+        says="stopped",
+        bad=lambda place: ("another", *place.both[:4], "--reason", "its app is gone"),
+        fix="it knows",
+    ),
     "task create": Case(
         good=lambda place: ("--out", place.new(), *TASK),
         says="overflow budget",

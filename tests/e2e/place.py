@@ -100,6 +100,26 @@ class Place:
         servers = zip(urls, files, strict=True)
         return tuple(word for url, file in servers for word in ("--server", url, "--token-file", file))
 
+    @cached_property
+    def with_tasks(self) -> Words:
+        """Return how an operator names a server that runs several tasks."""
+        pair = Pair(self.folder / "tasks", RUNNING)
+        self._stack.enter_context(pair.running())
+        return "--server", pair.servers[0].operator_url, "--token-file", self.file(pair.servers[0].operator_token)
+
+    def second_task(self) -> str:
+        """Return the name of a task that the server runs beside the first one."""
+        name, out = f"second{next(self._numbers)}", self.new()
+        run("task", "create", "--name", name, "--out", out, *TASK)
+        run("task", "start", out / "server0" / "task.json", *self.with_tasks, "--reason", "another app")
+        return name
+
+    def stopped_task(self) -> str:
+        """Return the name of a task that the server has run beside the first one."""
+        name = self.second_task()
+        run("task", "stop", name, *self.with_tasks, "--reason", "its app is gone")
+        return name
+
     @property
     def task(self) -> Words:
         """Return how a device is told where to go."""

@@ -39,7 +39,7 @@ def queries() -> list[str]:
     """Return every query of the dashboard, over all servers."""
     panels = json.loads(DASHBOARD.read_text())["panels"]
     found = [target["expr"] for panel in panels for target in panel.get("targets", ())]
-    return [query.replace("$instance", ".*") for query in found]
+    return [query.replace("$instance", ".*").replace("$task", ".*") for query in found]
 
 
 def names_in(text: str) -> set[str]:

@@ -1,6 +1,7 @@
 """Two operators steer two real servers with commands: pauses, a closed and an aborted round, a drain and restarts."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,11 +45,9 @@ def metrics(server: Server) -> str:
 
 
 def phase(server: Server) -> str:
-    lines = metrics(server).splitlines()
-    (found,) = (
-        line.split('"')[1] for line in lines if line.startswith("secemb_round_phase{") and line.endswith(" 1.0")
-    )
-    return found
+    one = r'^secemb_round_phase{phase="([a-z-]+)",task="[0-9a-f]{8}"} 1\.0$'
+    (found,) = re.findall(one, metrics(server), re.MULTILINE)
+    return str(found)
 
 
 async def knock(servers: Servers) -> httpx.Response:
@@ -139,7 +138,9 @@ async def test_a_drained_server_finishes_its_round_is_stopped_and_takes_part_aga
     wait_for("it is not ready", lambda: server.get("/readyz") == 503)
     wait_for("the status says so", lambda: invoke("status", *zero).exit_code == 1)
     assert "drained, safe to stop" in " ".join(run("status", *zero, code=1).split())
-    wait_for("the metric says so", lambda: "secemb_drained 1.0" in metrics(server))
+    wait_for(
+        "the metric says so", lambda: re.search(r"^secemb_drained{.*} 1.0$", metrics(server), re.MULTILINE) is not None
+    )
     assert server.stop() == 0
     server.start()
     assert control(servers, 0)["draining"] is None

@@ -49,9 +49,11 @@ def test_every_rule_and_panel_is_about_a_metric_that_exists() -> None:
 
 
 def test_no_version_is_owed_in_the_phases_in_which_its_age_does_not_grow() -> None:
-    (phases,) = re.findall(r'unless on \(instance\) secemb_round_phase\{phase=~"([a-z|-]+)"', RULES[1].read_text())
+    (phases,) = re.findall(
+        r'unless on \(instance, task\) secemb_round_phase\{phase=~"([a-z|-]+)"', RULES[1].read_text()
+    )
     assert set(phases.split("|")) == set(RESTING)
-    metrics = Metrics()
+    metrics = Metrics().of_task(bytes(32))
 
     def age() -> float:
         return next(value for name, _, value in metrics.figures() if name == "secemb_model_age_seconds")

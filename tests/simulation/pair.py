@@ -33,6 +33,7 @@ from secemb_party.control import Control
 from secemb_party.errors import ControlRefusedError, PeerUnavailableError
 from secemb_party.http.request_body import Patience
 from secemb_party.ledger import Added, Ledger, NewToken
+from secemb_party.metrics import Metrics
 from secemb_party.operators import Operators, Order
 from secemb_party.parts import Parts
 from secemb_party.service import Party
@@ -323,6 +324,7 @@ class Pair:
             identity=IDENTITY if role else IDENTITY0,
             store_of=models_of,
             catalogue=open_catalogue(self.task, self.catalogue) if self.catalogue is not None else None,
+            metrics=Metrics().of_task(self.task.task_id),
             clock=self.clock,
             steady=self.clock,
             keep_versions=self.keep_versions,

@@ -9,6 +9,7 @@ from tests.simulation.round_states import last, results, step_to
 
 from secemb_party.errors import PeerRefusedError
 from secemb_party.ledger import RoundState
+from secemb_party.metric_labels import short_id
 from secemb_party.storage.publication import publication
 from secemb_sdk.round.upload import survey
 from secemb_server0.conductor import Finished, Open
@@ -59,8 +60,9 @@ async def test_a_round_with_an_impossible_sum_is_discarded_on_both_sides_and_the
             assert await party.trained() == 0  # the task has this round again
             assert await party.ledger.shares_by_kind(pair.task.task_id) == {TRAIN: 1}  # and the sum was opened
             text = party.metrics.render().decode()
-            assert 'secemb_rounds_total{outcome="discarded"} 1.0' in text
-            assert 'secemb_round_sessions_total{fate="discarded"} 3.0' in text
+            task = short_id(pair.task.task_id)
+            assert f'secemb_rounds_total{{outcome="discarded",task="{task}"}} 1.0' in text
+            assert f'secemb_round_sessions_total{{fate="discarded",task="{task}"}} 3.0' in text
         fullness = [
             value for name, _, value in pair.parties[0].metrics.figures() if name == "secemb_sum_fullness_ratio"
         ]

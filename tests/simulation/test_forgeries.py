@@ -12,6 +12,7 @@ from tests.simulation.round_states import assert_published, filled, last
 from secemb_lab.attack.forged_session import Forger
 from secemb_lab.attack.forgeries import FORGERIES
 from secemb_party.evaluation import Evaluation, KeysMessage
+from secemb_party.metric_labels import short_id
 from secemb_shared.messages import public_keys_digest
 
 pytestmark = pytest.mark.asyncio
@@ -47,7 +48,8 @@ async def test_a_forged_session_is_rejected(forgery: str) -> None:
     async with a_round(forgery, norm_bound=BOUND) as (pair, devices, _):
         await assert_published(pair, devices)
         for party in pair.parties.values():
-            assert "secemb_sessions_rejected_total 1.0" in party.metrics.render().decode()
+            shown = party.metrics.render().decode()
+            assert f'secemb_sessions_rejected_total{{task="{short_id(party.task.task_id)}"}} 1.0' in shown
 
 
 async def counts(forgery: str, *, norm_bound: int) -> bool:

@@ -14,6 +14,7 @@ from tests.simulation.test_noisy_rounds import PRIVACY, TRAINING, run_round
 from secemb_party.accountant import Terms, epsilon
 from secemb_party.budget import Spent, lines_of
 from secemb_party.ledger import RoundState
+from secemb_party.metric_labels import short_id
 from secemb_server0.conductor import Finished
 from secemb_shared.messages.privacy import BudgetLine
 from secemb_shared.messages.spec import EVALUATE, TRAIN
@@ -95,8 +96,8 @@ async def test_with_a_rate_both_costs_are_told_and_without_one_they_are_the_same
             assert (found.epsilon < found.epsilon_known, found.projected < found.projected_known) == (bool(rate),) * 2
             assert rate or (found.epsilon, found.projected) == (found.epsilon_known, found.projected_known)
             for role in (0, 1):
-                shown = pair.parties[role].metrics.render().decode()
-                assert f'secemb_privacy_epsilon_known{{kind="train"}} {found.epsilon_known}' in shown
+                shown, short = pair.parties[role].metrics.render().decode(), short_id(pair.task.task_id)
+                assert f'secemb_privacy_epsilon_known{{kind="train",task="{short}"}} {found.epsilon_known}' in shown
 
 
 def alert(pair: Pair, role: int) -> bool:
@@ -105,7 +106,7 @@ def alert(pair: Pair, role: int) -> bool:
     shown = {
         name: value
         for name, labels, value in pair.parties[role].metrics.figures()
-        if name.startswith("secemb_privacy") and labels == {"kind": TRAIN}
+        if name.startswith("secemb_privacy") and labels["kind"] == TRAIN
     }
     return bool(eval(rule.replace('{kind="train"}', ""), {}, shown))
 

@@ -21,6 +21,7 @@ from secemb_party.errors import BudgetSpentError, DamagedShareError
 from secemb_party.evaluation import Share
 from secemb_party.evaluation import blur as add_promised_noise
 from secemb_party.ledger import RoundState
+from secemb_party.metric_labels import short_id
 from secemb_party.storage import read_all
 from secemb_server0.conductor import Finished, Idle, Open
 from secemb_shared.messages import RoundSpec, TaskSpec
@@ -341,10 +342,10 @@ async def test_what_was_spent_is_measured() -> None:
     async with a_pair(privacy=PRIVACY) as pair:
         await run_round(pair)
         for role in (0, 1):
-            shown = pair.parties[role].metrics.render().decode()
+            shown, short = pair.parties[role].metrics.render().decode(), short_id(pair.task.task_id)
             (standing,) = await pair.parties[role].spending.standing()
-            assert f'secemb_privacy_epsilon{{kind="train"}} {standing.epsilon}' in shown
-            assert f'secemb_privacy_rounds_left{{kind="train"}} {float(standing.remaining)}' in shown
+            assert f'secemb_privacy_epsilon{{kind="train",task="{short}"}} {standing.epsilon}' in shown
+            assert f'secemb_privacy_rounds_left{{kind="train",task="{short}"}} {float(standing.remaining)}' in shown
 
 
 def budgeted(epsilon: str) -> Privacy:

@@ -22,7 +22,9 @@ BOUND = 64  # in steps; the devices here add at most 2^4 in two rows and the den
 def rejected(pair: Pair) -> list[str]:
     """Return how many sessions each server has rejected, as its metrics say it."""
     lines = (party.metrics.render().decode().splitlines() for _, party in sorted(pair.parties.items()))
-    return [next(line for line in some if line.startswith("secemb_sessions_rejected_total")) for some in lines]
+    return [
+        next(line.split()[1] for line in some if line.startswith("secemb_sessions_rejected_total")) for some in lines
+    ]
 
 
 async def a_long_one(pair: Pair, times: float) -> Device:
@@ -60,7 +62,7 @@ async def test_honest_updates_count_and_the_sum_is_exact() -> None:
         devices = await filled(pair, 4)
         await pair.finish()
         await assert_published(pair, devices)
-        assert rejected(pair) == ["secemb_sessions_rejected_total 0.0"] * 2
+        assert rejected(pair) == ["0.0"] * 2
 
 
 @pytest.mark.parametrize("times", [3, 10, 15])
@@ -70,7 +72,7 @@ async def test_an_update_that_is_too_long_is_rejected_on_both_servers(times: flo
         await a_long_one(pair, times)
         await pair.finish()
         await assert_published(pair, devices)
-        assert rejected(pair) == ["secemb_sessions_rejected_total 1.0"] * 2
+        assert rejected(pair) == ["1.0"] * 2
 
 
 async def test_without_the_check_the_long_update_would_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +107,7 @@ async def test_sessions_are_rejected_for_different_reasons_in_one_round(twist: s
         await a_long_one(pair, 10)
         await pair.finish()
         await assert_published(pair, devices)
-        assert rejected(pair) == ["secemb_sessions_rejected_total 2.0"] * 2
+        assert rejected(pair) == ["2.0"] * 2
 
 
 async def test_sessions_that_were_added_early_and_do_not_count_are_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:

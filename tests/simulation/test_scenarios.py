@@ -13,6 +13,7 @@ from tests.simulation.round_states import assert_published, filled, last, result
 from secemb_party.errors import PeerRefusedError
 from secemb_party.evaluation import Evaluation, KeysMessage
 from secemb_party.ledger import RoundState
+from secemb_party.metric_labels import short_id
 from secemb_party.tickets import CLOCK_TOLERANCE, issue_ticket
 from secemb_sdk.round.upload import survey
 from secemb_server0.conductor import Abort, Advance, Finished, Open, Wait
@@ -97,7 +98,8 @@ async def test_a_session_that_does_not_pass_its_checks_is_rejected(what: str) ->
         await pair.finish()
         await assert_published(pair, devices)
         for party in pair.parties.values():
-            assert "secemb_sessions_rejected_total 1.0" in party.metrics.render().decode()
+            rejected = f'secemb_sessions_rejected_total{{task="{short_id(pair.task.task_id)}"}} 1.0'
+            assert rejected in party.metrics.render().decode()
 
 
 async def test_without_the_fingerprint_one_session_would_write_to_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +248,8 @@ async def test_the_figures_of_the_fleet_come_from_a_window_of_evaluations() -> N
         assert found["window"]["predictions"] == 5 * 2 * 2.0
         assert found["window"]["rmse"] == pytest.approx(math.sqrt(15 / 10))
         assert found["rmse"] == pytest.approx(math.sqrt(5 / 2))
-        assert b'secemb_quality{figure="predictions"} 20.0' in pair.parties[0].metrics.render()
+        shown, task = pair.parties[0].metrics.render().decode(), short_id(pair.task.task_id)
+        assert f'secemb_quality{{figure="predictions",task="{task}"}} 20.0' in shown
 
 
 async def test_the_task_ends_after_its_last_round() -> None:

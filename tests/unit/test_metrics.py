@@ -12,17 +12,18 @@ from secemb_party.metrics import PHASES, Metrics
 from secemb_party.upkeep import watch_event_loop
 
 SECRET = "hunter2"
+TASK = bytes([0xAB]) * 32
 
 
 def test_two_apps_in_one_process_count_apart() -> None:
-    one, other = Metrics(), Metrics()
+    one, other = Metrics().of_task(TASK), Metrics().of_task(TASK)
     one.session("keys", 2)
-    assert b'secemb_sessions_total{phase="keys",transport="direct"} 2.0' in one.render()
+    assert b'secemb_sessions_total{phase="keys",task="abababab",transport="direct"} 2.0' in one.render()
     assert b"phase=" not in other.render().replace(b"round_phase", b"")
 
 
 def test_everything_that_is_recorded_can_be_read() -> None:
-    metrics = Metrics()
+    metrics = Metrics().of_task(TASK)
     metrics.request(route="/v1/tasks/{task}/join", method="POST", status=200, seconds=0.01)
     metrics.request(route="unmatched", method="BREW", status=404, seconds=0.01)
     metrics.expect_problems(["round-closed"])
@@ -56,22 +57,22 @@ def test_everything_that_is_recorded_can_be_read() -> None:
         'secemb_refusals_total{by="self",problem="busy"} 1.0',
         'secemb_refusals_total{by="peer",problem="round-closed"} 1.0',
         'secemb_refusals_total{by="peer",problem="unknown"} 1.0',
-        'secemb_rounds_total{outcome="published"} 1.0',
-        'secemb_round_phase_seconds_sum{phase="sealing"} 1.5',
+        'secemb_rounds_total{outcome="published",task="abababab"} 1.0',
+        'secemb_round_phase_seconds_sum{phase="sealing",task="abababab"} 1.5',
         'secemb_kernel_seconds_count{operation="evaluate"} 1.0',
         'secemb_bytes_total{direction="in"} 10.0',
         'secemb_bytes_total{direction="out"} 20.0',
         'secemb_peer_call_seconds_sum{outcome="ok",route="seal"} 0.25',
-        'secemb_joins_total{outcome="admitted"} 1.0',
-        'secemb_joins_total{outcome="not-now"} 1.0',
-        'secemb_retry_after_seconds_bucket{le="5.0"} 0.0',
-        'secemb_retry_after_seconds_bucket{le="10.0"} 1.0',
-        'secemb_round_sessions_total{fate="left-out"} 3.0',
-        "secemb_round_number 4.0",
-        'secemb_round_phase{phase="sealing"} 1.0',
-        'secemb_round_phase{phase="open"} 0.0',
-        "secemb_round_phase_start_timestamp_seconds 1000.0",
-        "secemb_round_upload_seconds 600.0",
+        'secemb_joins_total{outcome="admitted",task="abababab"} 1.0',
+        'secemb_joins_total{outcome="not-now",task="abababab"} 1.0',
+        'secemb_retry_after_seconds_bucket{le="5.0",task="abababab"} 0.0',
+        'secemb_retry_after_seconds_bucket{le="10.0",task="abababab"} 1.0',
+        'secemb_round_sessions_total{fate="left-out",task="abababab"} 3.0',
+        'secemb_round_number{task="abababab"} 4.0',
+        'secemb_round_phase{phase="sealing",task="abababab"} 1.0',
+        'secemb_round_phase{phase="open",task="abababab"} 0.0',
+        'secemb_round_phase_start_timestamp_seconds{task="abababab"} 1000.0',
+        'secemb_round_upload_seconds{task="abababab"} 600.0',
         'secemb_expiry_timestamp_seconds{of="relay-key"} 2000.0',
         'secemb_ledger_seconds_count{operation="write",outcome="ok"} 1.0',
         "secemb_message_bytes 3.0",
@@ -79,9 +80,9 @@ def test_everything_that_is_recorded_can_be_read() -> None:
         "secemb_event_loop_lag_seconds 0.25",
         "secemb_event_loop_lag_largest_seconds 0.5",
         "secemb_peer_strangers_total 1.0",
-        "secemb_model_version 17.0",
-        "secemb_model_published_timestamp_seconds 1500.0",
-        'secemb_quality{figure="rmse"} 0.875',
+        'secemb_model_version{task="abababab"} 17.0',
+        'secemb_model_published_timestamp_seconds{task="abababab"} 1500.0',
+        'secemb_quality{figure="rmse",task="abababab"} 0.875',
     ):
         assert line in text.splitlines()
     assert SECRET not in text

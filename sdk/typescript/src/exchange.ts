@@ -39,6 +39,7 @@ const BY_SLUG: Readonly<Record<string, Entry>> = {
   "task-ended": [EndedError, ENDED],
   // This device does not follow by itself yet.
   "task-succeeded": [EndedError, "the task goes on as another one; open a new home with the successor's id, and log the ratings again"],
+  "task-stopped": [UnavailableError, "server {server} does not run this task now; its operator can start it again"],
   "session-conflict": CONFLICT,
   "round-closed": HAS_ENDED,
   "round-full": [RoundFullError, "the round is full at server {server}"],

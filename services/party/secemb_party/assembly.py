@@ -1,7 +1,9 @@
-"""The creation of a party from settings."""
+"""The creation of a server's parts from settings."""
 
 import asyncio
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,12 +21,14 @@ from secemb_party.metrics import Metrics
 from secemb_party.operators import Operators
 from secemb_party.parts import Parts
 from secemb_party.replicas import check_stores
-from secemb_party.room import Memory
+from secemb_party.room import Memory, Space
 from secemb_party.service import Party
 from secemb_party.settings import Settings
-from secemb_party.storage.copies import catalogue_path, open_catalogue
+from secemb_party.storage.copies import open_catalogue
 from secemb_party.storage.objects import FolderObjects
-from secemb_party.storage.stores import open_models, open_stores
+from secemb_party.storage.stores import Stores, open_models, open_stores
+from secemb_party.tenancy.host import Host, Hosted
+from secemb_party.tenancy.places import TaskPlace, TaskPlaces
 from secemb_shared.dpf import Backend, default_backend
 from secemb_shared.dpf._native import Native
 from secemb_shared.kernel import native_available
@@ -36,11 +40,59 @@ if TYPE_CHECKING:
 _PATIENCE = 5.0  # seconds that a server waits for its predecessor to end
 
 
-async def open_party(settings: Settings) -> Party:
-    """Open the ledger and the stores of one server, and record its task and first model."""
-    task = TaskSpec.decode(settings.task.file.read_bytes().strip())
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What all tasks of one server share."""
+
+    settings: Settings
+    ledger: Ledger
+    stores: Stores
+    workers: Workers
+    memory: Memory
+    compute: Compute
+    metrics: Metrics
+    tracing: "Tracing | None"
+
+    def parts(self, place: TaskPlace) -> Parts:
+        """Return the components of the party of one task."""
+        settings, task = self.settings, place.task
+        return Parts(
+            role=settings.role,
+            task=task,
+            ledger=self.ledger,
+            models=open_models(settings, task, self.stores.objects),
+            shares=self.stores.shares,
+            objects=self.stores.objects,
+            store_of=lambda task: open_models(settings, task, self.stores.objects),
+            workers=self.workers,
+            memory=self.memory,
+            compute=self.compute,
+            ticket_key=ticket_public_key(settings),
+            scratch=settings.data_dir,
+            catalogue=open_catalogue(task, place.catalogue),
+            metrics=self.metrics.of_task(task.task_id),
+            keep_rounds=settings.rounds.keep_bodies_rounds,
+            keep_versions=settings.storage.keep_versions,
+            keep_seconds=settings.rounds.keep_rows_days * 86_400.0,
+            keep_tasks=settings.rounds.keep_tasks,
+            seat_seconds=settings.rounds.seat_seconds,
+            reserve=settings.storage.min_free_bytes,
+            tracing=self.tracing,
+            allowed_origins=settings.devices.allowed_origins,
+        )
+
+    async def close(self) -> None:
+        """Wait for running work and close the ledger."""
+        self.compute.close()
+        self.workers.close()
+        await self.ledger.close()
+        if self.tracing is not None:
+            await asyncio.to_thread(self.tracing.close)
+
+
+async def open_ground(settings: Settings, task: TaskSpec) -> Ground:
+    """Open the ledger and create what all tasks of a server share; `task` is the one that the settings name."""
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    catalogue = open_catalogue(task, catalogue_path(settings.task.file, settings.task.catalogue_file))
     metrics, workers = Metrics(), Workers(threads=settings.work.threads)
     memory = Memory(settings.work.memory_bytes)
     metrics.watch_memory(lambda: memory.held, memory.most)
@@ -62,46 +114,53 @@ async def open_party(settings: Settings) -> Party:
     except BaseException:
         await ledger.close()
         raise
-    parts = Parts(
-        role=settings.role,
-        task=task,
+    space = Space(settings.data_dir, reserve=settings.storage.min_free_bytes, ledger_full=lambda: ledger.full)
+    metrics.watch_space(space.free, space.reserve, lambda: ledger.full)
+    return Ground(
+        settings=settings,
         ledger=ledger,
-        models=open_models(settings, task, stores.objects),
-        shares=stores.shares,
-        objects=stores.objects,
+        stores=stores,
         workers=workers,
         memory=memory,
         compute=open_compute(settings, task, workers, metrics),
-        ticket_key=ticket_public_key(settings),
-        scratch=settings.data_dir,
-        catalogue=catalogue,
         metrics=metrics,
-        keep_rounds=settings.rounds.keep_bodies_rounds,
-        keep_versions=settings.storage.keep_versions,
-        keep_seconds=settings.rounds.keep_rows_days * 86_400.0,
-        keep_tasks=settings.rounds.keep_tasks,
-        seat_seconds=settings.rounds.seat_seconds,
-        reserve=settings.storage.min_free_bytes,
         tracing=_open_tracing(settings),
-        allowed_origins=settings.devices.allowed_origins,
     )
-    party = Party(parts)
-    metrics.watch_space(party.space.free, party.space.reserve, lambda: ledger.full)
+
+
+Assembly = Callable[[Ground, Callable[[], Host]], Callable[[Party], Hosted]]
+
+
+async def open_host(settings: Settings, assembly: Assembly) -> Host:
+    """Open the ledger and all tasks of a server; `assembly` returns the function that makes the apps of a task."""
+    files = task_places(settings)
+    first = next(iter(files.all().values()))  # a task that cannot be read is reported before anything is opened
+    ground = await open_ground(settings, first.task)
+
+    def assemble(party: Party) -> Hosted:
+        return make(party)
+
+    host = Host(
+        ground.ledger,
+        files,
+        make_parts=ground.parts,
+        assemble=assemble,
+        metrics=ground.metrics,
+        clock=time.time,
+        close=ground.close,
+    )
+    make = assembly(ground, lambda: host)
     try:
-        await party.start()
+        await host.open()
     except BaseException:
-        await close_party(party)
+        await ground.close()
         raise
-    return party
+    return host
 
 
-async def close_party(party: Party) -> None:
-    """Wait for running work and close the ledger."""
-    party.close_compute()
-    party.workers.close()
-    await party.ledger.close()
-    if party.tracing is not None:
-        await asyncio.to_thread(party.tracing.close)
+def task_places(settings: Settings) -> TaskPlaces:
+    """Return the files of a server's tasks."""
+    return TaskPlaces(settings.data_dir, settings.task.file, settings.task.catalogue_file)
 
 
 def find_operators(settings: Settings) -> Operators | None:

@@ -13,7 +13,7 @@ Each server tells the other, with the reason, but not which operator gave the in
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
-from secemb_party.errors import ControlRefusedError, StateConflictError
+from secemb_party.errors import ControlRefusedError, PeerPausedError, StateConflictError
 from secemb_party.ledger import Counts, Instruction, RoundRecord, RoundState, What
 from secemb_party.logs import get_logger
 from secemb_party.operators import Order
@@ -77,6 +77,11 @@ class Control:
         if here is not None:
             return "paused", here.since
         return ("peer-paused", self.there.since) if self.there is not None else None
+
+    def require_peer(self) -> None:
+        """Raise unless the other server takes part in new rounds, as far as it has told."""
+        if self.there is not None:
+            raise PeerPausedError(self.there.reason)
 
     def of_round(self, round_id: bytes) -> Instruction | None:
         """Return the instruction for a round; an abort comes first."""

@@ -18,14 +18,11 @@ SecEmbError (secemb_shared)
 │   ├── SlowBodyError              a body that did not arrive in time
 │   └── RangeError                 a range beyond the end of the body
 ├── Rounds and sessions
-│   ├── UnknownTaskError           a task that is not served here
-│   ├── TaskEndedError             the task has completed all its rounds
 │   ├── UnknownRoundError          no such round here
 │   ├── UnknownSessionError        no such session in this round
 │   ├── RoundClosedError           the round no longer accepts this
 │   │   └── RoundFullError             other sessions have taken all seats
 │   ├── RoundAbortedError          the round has ended here without a sum
-│   ├── TaskPausedError            this server takes part in no new round
 │   ├── ControlRefusedError        the round cannot be closed or aborted
 │   └── SessionConflictError       (a SessionError) used before with different bytes, or out of order
 ├── The peer
@@ -78,7 +75,8 @@ SecEmbError (secemb_shared)
     │   └── AccountantMissingError     dp-accounting is not installed
     └── BudgetSpentError           no room in the privacy budget
 
-Headings without `Error` are not classes. No message holds a key, a token, an item or a value.
+Headings without `Error` are not classes. Errors about the tasks of a server are in secemb_party.tenancy.errors. No
+message holds a key, a token, an item or a value.
 """
 
 from typing import TYPE_CHECKING
@@ -162,14 +160,6 @@ class RangeError(SecEmbError):
         self.size = size  # of the whole body, in bytes
 
 
-class UnknownTaskError(SecEmbError, LookupError):
-    """This server does not serve that task."""
-
-
-class TaskEndedError(SecEmbError):
-    """No more rounds of this task will open."""
-
-
 class UnknownRoundError(SecEmbError, LookupError):
     """This server does not know that round."""
 
@@ -192,10 +182,6 @@ class RoundFullError(RoundClosedError):
 
 class RoundAbortedError(SecEmbError):
     """The round has ended on this server without a sum; the message is the reason."""
-
-
-class TaskPausedError(SecEmbError):
-    """This server is not joining new rounds; the message is its operator's reason."""
 
 
 class ControlRefusedError(SecEmbError):

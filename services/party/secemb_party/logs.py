@@ -35,6 +35,7 @@ REMIND_SECONDS = 300.0
 # Used instead of structlog.contextvars, which would merge many variables at each request.
 _REQUEST: ContextVar[str | None] = ContextVar("request", default=None)
 _PROCESS: list[int] = []  # the number of this replica, if there are several on this machine
+_TASK: ContextVar[str | None] = ContextVar("task", default=None)
 _MOST_CAUSES = 8  # failures of one outage that are logged individually
 
 
@@ -83,6 +84,21 @@ class request_lines:  # noqa: N801 - used like a function; `contextmanager` woul
         _REQUEST.reset(self._earlier)
 
 
+class task_lines:  # noqa: N801 - as above
+    """Adds the short id of a task to every line that is logged inside."""
+
+    __slots__ = ("_earlier", "_task")
+
+    def __init__(self, task: str) -> None:
+        self._task = task
+
+    def __enter__(self) -> None:
+        self._earlier = _TASK.set(self._task)
+
+    def __exit__(self, *_: object) -> None:
+        _TASK.reset(self._earlier)
+
+
 def current_request() -> str | None:
     """Return the request id of lines that are logged here."""
     return _REQUEST.get()
@@ -108,9 +124,10 @@ def name_replica(number: int) -> None:
 
 
 def name_request(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Add the request id to a line, and the number of the replica that writes it."""
-    if (request_id := _REQUEST.get()) is not None:
-        event.setdefault("request", request_id)
+    """Add the request id and the task to a line, and the number of the replica that writes it."""
+    for name, told in (("request", _REQUEST.get()), ("task", _TASK.get())):
+        if told is not None:
+            event.setdefault(name, told)
     if _PROCESS:
         event.setdefault("replica", _PROCESS[-1])
     return event

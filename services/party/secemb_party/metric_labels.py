@@ -1,4 +1,7 @@
-"""Labels of metrics: words from our own source code, and templates of routes. Nothing in them can name a device."""
+"""Labels of metrics: words from our own source code, templates of routes, and short ids of tasks.
+
+Nothing in them can name a device.
+"""
 
 import re
 from functools import cache
@@ -21,3 +24,8 @@ def template(route: str) -> str:
     if not _TEMPLATE.fullmatch(route):
         raise ValueError("requests must be counted by route template, not by path")
     return route
+
+
+def short_id(task_id: bytes) -> str:
+    """Return the first digits of a task's id, as metrics, logs and pages show it."""
+    return task_id.hex()[:8]

@@ -1,6 +1,7 @@
-"""Metrics of one app, for Prometheus. They cannot identify a device.
+"""Metrics of one server, for Prometheus. They cannot identify a device.
 
 Labels are words from our own source code; one with a digit in it, or a route that is not a template, is refused.
+What is measured for each task has the label `task`, the first digits of its id.
 Names follow the conventions of Prometheus: base units, `_total` for counters, `_timestamp_seconds` for times since
 1970.
 """
@@ -9,15 +10,16 @@ import platform
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from functools import cache
 from importlib.metadata import version
 from time import monotonic, perf_counter, thread_time
-from typing import Any, Literal
+from typing import Literal
 
 import prometheus_client as prometheus
-from prometheus_client import Counter, Gauge, Histogram
 
-from secemb_party.metric_labels import template, word
+from secemb_party.metric_families import MetricFamilies
+from secemb_party.metric_labels import short_id, template, word
 from secemb_party.safeguard_metrics import SafeguardMetrics
 from secemb_shared.kernel import native_available
 
@@ -45,20 +47,22 @@ PHASES = (
 # Phases in which no new version is due: deploy/prometheus/slo.yml excludes them.
 RESTING = ("idle", "waiting", "paused", "peer-paused", "finished")
 
-# 1 s and 2.5 s are objectives in deploy/prometheus/slo.yml, so they must be bounds of buckets.
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _PHASE_SECONDS = (0.1, 0.5, 2.0, 10.0, 60.0, 300.0, 1800.0, 7200.0)
 _RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 _METHODS = {"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
 
 
-class Metrics:
-    """Metrics of one app, in its own registry, so that two apps can run in one process."""
+class Metrics(MetricFamilies):
+    """Metrics of one server, in its own registry, so that two servers can run in one process.
+
+    `of_task` returns the metrics of one task, which share the registry and everything that is not about a task.
+    """
 
     def __init__(self) -> None:
-        self._registry = prometheus.CollectorRegistry()
+        super().__init__()
+        self._task = ""  # Prometheus treats an empty label like none
         # Labels are looked up once, because in the library finding a counter takes longer than counting.
-        self._labelled: Callable[..., Any] = cache(lambda metric, *labels: metric.labels(*labels))
+        self._labelled = cache(lambda metric, *labels: metric.labels(*labels))
         self._expected: set[str] = set()  # slugs of the problems that exist
         self._refused: Tally[str] = Tally()  # refusals by slug
         self._aged, self._looked, self._resting = 0.0, monotonic(), True
@@ -74,6 +78,24 @@ class Metrics:
         self._register_surroundings()
         self._register_privacy()
         self.safeguards = SafeguardMetrics(self._registry)
+        self._of_tasks = [*self.safeguards.all, *self._measured_by_task]
+
+    def of_task(self, task_id: bytes) -> "Metrics":
+        """Return the metrics of one task; what they measure starts anew."""
+        found = copy(self)
+        found._task = short_id(task_id)
+        found._refused, found._aged, found._looked, found._resting = Tally(), 0.0, monotonic(), True
+        found.safeguards = self.safeguards.of_task(found._task)
+        found._age.labels(found._task).set_function(found._measure_age)
+        for counter in (found._rejected, found._conductor_failures):
+            counter.labels(found._task)  # an alert can detect the first one only if there was a zero before
+        return found
+
+    def forget_task(self) -> None:
+        """Remove what was measured for this task: it no longer runs here."""
+        for metric in self._of_tasks:
+            metric.remove_by_labels({"task": self._task})
+        self._labelled.cache_clear()
 
     def _register_requests(self) -> None:
         self._requests = self._histogram(
@@ -82,42 +104,41 @@ class Metrics:
         self._refusals = self._counter(
             "secemb_refusals", "Problem documents by slug, sent here or received from the peer", "problem", "by"
         )
-        self._joins = self._counter("secemb_joins", "Join requests from devices", "outcome")
-        self._retry = self._histogram(
+        self._joins = self._task_counter("secemb_joins", "Join requests from devices", "outcome")
+        self._retry = self._task_histogram(
             "secemb_retry_after_seconds", "Retry-After returned to join requests", buckets=_RETRY_SECONDS
         )
-        self._sessions = self._counter("secemb_sessions", "Sessions that reached a phase", "phase", "transport")
-        self._fates = self._counter(
+        self._sessions = self._task_counter("secemb_sessions", "Sessions that reached a phase", "phase", "transport")
+        self._fates = self._task_counter(
             "secemb_round_sessions", "Sessions of sealed, aborted and discarded rounds, by outcome", "fate"
         )
-        self._rejected = self._counter(
+        self._rejected = self._task_counter(
             "secemb_sessions_rejected", "Sessions rejected by the joint checks of both servers"
         )
         self._bytes = self._counter("secemb_bytes", "Bytes of request and response bodies", "direction")
 
     def _register_rounds(self) -> None:
-        self._rounds = self._counter("secemb_rounds", "Finished rounds", "outcome")
-        self._phases = self._histogram(
+        self._rounds = self._task_counter("secemb_rounds", "Finished rounds", "outcome")
+        self._phases = self._task_histogram(
             "secemb_round_phase_seconds", "Time that rounds spent in each phase", "phase", buckets=_PHASE_SECONDS
         )
-        self._draining = self._gauge("secemb_draining", "1 while this server is draining or drained, 0 otherwise")
-        self._drained = self._gauge("secemb_drained", "1 once a drained server can be stopped, 0 otherwise")
-        self._number = self._gauge("secemb_round_number", "Number of the latest round")
-        self._phase = self._gauge("secemb_round_phase", "1 for the task's current phase, 0 for all others", "phase")
-        self._entered = self._gauge(
+        self._draining = self._task_gauge("secemb_draining", "1 while this server is draining or drained, 0 otherwise")
+        self._drained = self._task_gauge("secemb_drained", "1 once a drained server can be stopped, 0 otherwise")
+        self._number = self._task_gauge("secemb_round_number", "Number of the latest round")
+        self._phase = self._task_gauge("secemb_round_phase", "1 for the task's current phase, 0 for others", "phase")
+        self._entered = self._task_gauge(
             "secemb_round_phase_start_timestamp_seconds", "Time at which the task entered its current phase"
         )
-        self._deadline = self._gauge("secemb_round_upload_seconds", "Seconds from a round's opening to its deadline")
-        self._version = self._gauge("secemb_model_version", "Published version of the model")
-        self._published = self._gauge(
+        self._deadline = self._task_gauge("secemb_round_upload_seconds", "Seconds from a round's opening to its end")
+        self._version = self._task_gauge("secemb_model_version", "Published version of the model")
+        self._published = self._task_gauge(
             "secemb_model_published_timestamp_seconds", "Time at which the current version was published"
         )
-        self._age = self._gauge(
+        self._age = self._task_gauge(
             "secemb_model_age_seconds",
             "Age of the current version since this process started, excluding time in which no new version was due",
         )
-        self._age.set_function(self._measure_age)
-        self._quality = self._gauge(
+        self._quality = self._task_gauge(
             "secemb_quality", "Figures from the fleet's latest evaluations since this process started", "figure"
         )
 
@@ -147,30 +168,21 @@ class Metrics:
             "Limit on bytes of device messages in memory; requests beyond it get status 429",
         )
         self._lag = self._gauge("secemb_event_loop_lag_seconds", "Largest event loop lag in the last minute")
-        self._conductor_failures = self._counter("secemb_conductor_failures", "Unexpected errors in the conductor")
+        self._conductor_failures = self._task_counter("secemb_conductor_failures", "Unexpected errors in the conductor")
         self._conducts = self._gauge("secemb_conductor", "1 if this process conducts the rounds (server 0)")
         self._largest_lag = self._gauge(
             "secemb_event_loop_lag_largest_seconds", "Largest event loop lag since this process started"
         )
 
     def _register_privacy(self) -> None:
-        self._epsilon = self._gauge("secemb_privacy_epsilon", "ε spent so far, by kind of round", "kind")
-        self._epsilon_known = self._gauge(
+        self._epsilon = self._task_gauge("secemb_privacy_epsilon", "ε spent so far, by kind of round", "kind")
+        self._epsilon_known = self._task_gauge(
             "secemb_privacy_epsilon_known",
             "ε spent against an attacker who knows who took part, without amplification by sampling",
             "kind",
         )
-        self._rounds_left = self._gauge("secemb_privacy_rounds_left", "Rounds left in the privacy budget", "kind")
-        self._rounds_ahead = self._gauge("secemb_privacy_rounds_ahead", "Rounds left in the task", "kind")
-
-    def _counter(self, name: str, help: str, *labels: str) -> Counter:
-        return Counter(name, help, labels, registry=self._registry)
-
-    def _gauge(self, name: str, help: str, *labels: str) -> Gauge:
-        return Gauge(name, help, labels, registry=self._registry)
-
-    def _histogram(self, name: str, help: str, *labels: str, buckets: tuple[float, ...] = _SECONDS) -> Histogram:
-        return Histogram(name, help, labels, buckets=buckets, registry=self._registry)
+        self._rounds_left = self._task_gauge("secemb_privacy_rounds_left", "Rounds left in the privacy budget", "kind")
+        self._rounds_ahead = self._task_gauge("secemb_privacy_rounds_ahead", "Rounds left in the task", "kind")
 
     # Requests.
 
@@ -203,13 +215,13 @@ class Metrics:
 
     def join(self, outcome: str, *, retry_after: float | None = None) -> None:
         """Count a join request by its outcome, and the time after which the device should retry."""
-        self._labelled(self._joins, word(outcome)).inc()
+        self._labelled(self._joins, self._task, word(outcome)).inc()
         if retry_after is not None:
-            self._retry.observe(retry_after)
+            self._labelled(self._retry, self._task).observe(retry_after)
 
     def session(self, phase: str, count: int = 1, *, transport: Transport = "direct") -> None:
         """Count sessions that reached a phase, `keys` or `update`, by their transport."""
-        self._labelled(self._sessions, word(phase), transport).inc(count)
+        self._labelled(self._sessions, self._task, word(phase), transport).inc(count)
 
     def moved(self, *, received: int, sent: int) -> None:
         """Count the bytes of bodies."""
@@ -222,53 +234,53 @@ class Metrics:
         """Record the task's current phase, one of `PHASES`, its round (None if there was none), and when it began."""
         if phase not in PHASES:
             raise ValueError(f"{phase!r} is not a phase of a task; add it to PHASES")
-        self._number.set(number or 0)
+        self._number.labels(self._task).set(number or 0)
         self._measure_age()
         self._resting = phase in RESTING
         for one in PHASES:
-            self._labelled(self._phase, one).set(one == phase)
-        self._entered.set(since)
+            self._labelled(self._phase, self._task, one).set(one == phase)
+        self._entered.labels(self._task).set(since)
 
     def draining(self, drains: bool) -> None:
         """Record whether the operator drains this server."""
-        self._draining.set(drains)
+        self._draining.labels(self._task).set(drains)
 
     def drained(self, done: bool) -> None:
         """Record whether this server was drained and may be stopped."""
-        self._drained.set(done)
+        self._drained.labels(self._task).set(done)
 
     def round_deadline(self, seconds: float) -> None:
         """Record how long a round of this task may take until its seal, which alerts use."""
-        self._deadline.set(seconds)
+        self._deadline.labels(self._task).set(seconds)
 
     def round_phase(self, phase: str, seconds: float) -> None:
         """Record how long a round was in a phase."""
-        self._phases.labels(word(phase)).observe(seconds)
+        self._phases.labels(self._task, word(phase)).observe(seconds)
 
     def round_sessions(self, fate: str, count: int) -> None:
         """Count a round's sessions that were `counted`, `left-out` of its sum, or `aborted` or `discarded` with it.
 
         Discarded sessions were counted before as part of the sum.
         """
-        self._fates.labels(word(fate)).inc(count)
+        self._fates.labels(self._task, word(fate)).inc(count)
 
     def sessions_rejected(self, count: int) -> None:
         """Count sessions that were complete on both servers but failed their checks."""
-        self._rejected.inc(count)
+        self._rejected.labels(self._task).inc(count)
 
     def expect_rounds(self, outcomes: Iterable[str]) -> None:
         """Show these outcomes from the start: an alert can detect the first one only if there was a zero before."""
         for outcome in outcomes:
-            self._rounds.labels(word(outcome))
+            self._rounds.labels(self._task, word(outcome))
 
     def round_ended(self, outcome: str) -> None:
         """Count a round that was `published`, `aborted` or `discarded`."""
-        self._rounds.labels(word(outcome)).inc()
+        self._rounds.labels(self._task, word(outcome)).inc()
 
     def model_version(self, version: int, published_at: float) -> None:
         """Record the version that devices see, and when it was published."""
-        self._version.set(version)
-        self._published.set(published_at)
+        self._version.labels(self._task).set(version)
+        self._published.labels(self._task).set(published_at)
         self._aged, self._looked = 0.0, monotonic()
 
     def _measure_age(self) -> float:
@@ -280,16 +292,16 @@ class Metrics:
 
     def quality(self, figures: Mapping[str, float]) -> None:
         """Record the fleet's figures; figures that are no longer known are removed."""
-        self._quality.clear()
+        self._quality.remove_by_labels({"task": self._task})
         for name, value in figures.items():
-            self._quality.labels(word(name)).set(value)
+            self._quality.labels(self._task, word(name)).set(value)
 
     def privacy(self, kind: str, *, epsilon: float, epsilon_known: float, remaining: int, ahead: int) -> None:
         """Record the state of the budget for a kind of round."""
-        self._epsilon.labels(word(kind)).set(epsilon)
-        self._epsilon_known.labels(word(kind)).set(epsilon_known)
-        self._rounds_left.labels(word(kind)).set(remaining)
-        self._rounds_ahead.labels(word(kind)).set(ahead)
+        self._epsilon.labels(self._task, word(kind)).set(epsilon)
+        self._epsilon_known.labels(self._task, word(kind)).set(epsilon_known)
+        self._rounds_left.labels(self._task, word(kind)).set(remaining)
+        self._rounds_ahead.labels(self._task, word(kind)).set(ahead)
 
     # A server's dependencies.
 
@@ -335,7 +347,7 @@ class Metrics:
 
     def conductor_failed(self) -> None:
         """Count a step of the conductor that failed unexpectedly."""
-        self._conductor_failures.inc()
+        self._conductor_failures.labels(self._task).inc()
 
     def conducts(self, does: bool) -> None:
         """Show whether this process conducts the rounds; of several replicas, one does."""

@@ -12,6 +12,7 @@ Moment = Annotated[float, Field(allow_inf_nan=False)]  # seconds since 1970
 Kind = Annotated[str, StringConstraints(pattern=r"^[a-z]{1,32}$")]
 Shares = Annotated[dict[Kind, Annotated[int, Field(ge=1)]], Field(max_length=8)]  # number by kind of round
 Words = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,500}$")]  # as the ledger stores them
+TASK_HEADER = "secemb-task"  # names the task in each of server 0's calls
 Digests = dict[bytes, tuple[bytes, bytes]]  # session: digests of the public parts of its keys and its update
 
 

@@ -49,6 +49,7 @@ class Check(NamedTuple):
     check: str
     ok: bool
     hint: str
+    blocks: bool = True  # a server with a failed check that does not block is ready: another task works
 
 
 class Party:
@@ -116,10 +117,6 @@ class Party:
         wrong_clock = self.peer_clock.fault()
         clock = Check("clock", wrong_clock is None, wrong_clock or "")
         return [Check("ledger", True, ""), *(wrong or [Check(MODEL, True, "")]), compute, room, clock, *drained]
-
-    def close_compute(self) -> None:
-        """End what the engine has started."""
-        self._compute.close()
 
     async def probe_ledger(self) -> None:
         """Check whether a database that failed to write can write again, because there may be nothing else to write."""
@@ -243,8 +240,8 @@ class Party:
         await self.ledger.forget_bodies(keep_last_rounds=self._keep_rounds)
         kept = await self.ledger.rounds(self.task.task_id, limit=self._keep_rounds + 1)
         # A share of a round that the ledger does not contain is evidence of an outdated ledger, so it is kept.
-        unknown = {one for one in self._shares.rounds() if await self.ledger.round(one) is None}
-        await self.workers.run(lambda: self._shares.prune({record.round_id for record in kept} | unknown))
+        foreign = {one for one in self._shares.rounds() if not await self._is_own(one)}
+        await self.workers.run(lambda: self._shares.prune({record.round_id for record in kept} | foreign))
         current = await self.ledger.current_round(self.task.task_id)
         for ended in [one for one in self._running if current is None or one != current.round_id]:
             del self._running[ended]
@@ -253,15 +250,21 @@ class Party:
         keep, free = self._keep_versions, self.space.free()
         await self.workers.run(lambda: self.models.prune(keep=keep, protect=protected, free=free))
 
-    async def forget_old(self) -> int:
-        """Remove a batch of outdated session rows, and the files of old tasks; return the number of rows.
+    async def _is_own(self, round_id: bytes) -> bool:
+        record = await self.ledger.round(round_id)
+        return record is not None and record.task_id == self.task.task_id
+
+    async def forget_old(self, hosted: Collection[bytes] = ()) -> int:
+        """Remove a batch of outdated session rows, and the files of tasks that are not `hosted`; count the rows.
+
 
         Nothing is removed before the two servers' clocks have been compared or while they differ, because rows expire
         by time.
         """
         if not self.peer_clock.compared() or self.peer_clock.fault() is not None:
             return 0
-        others = [one.task_id for one in await self.ledger.tasks() if one.task_id != self.task.task_id]
+        kept = {self.task.task_id, *hosted}
+        others = [one.task_id for one in await self.ledger.tasks() if one.task_id not in kept]
         old = [] if self._keep_tasks is None else others[: max(0, len(others) - self._keep_tasks)]
         await self.workers.run(lambda: self.models.forget_tasks(old))
         return await self.ledger.forget_sessions(ended_before=self.clock() - self._keep_seconds, tasks=old)

@@ -4,7 +4,9 @@ It also measures how late its event loop wakes up, and logs which certificates e
 """
 
 import asyncio
+import time
 from collections import deque
+from collections.abc import Callable, Collection
 from time import perf_counter
 
 from secemb_party.certificates import CertificateLines
@@ -18,16 +20,16 @@ _EVERY_SECONDS = 10.0
 _FORGET_SECONDS = 3600.0
 
 
-async def keep_up(party: Party, settings: Settings, *, every: float = _EVERY_SECONDS) -> None:
-    """Do the background work until cancelled."""
-    certificates = CertificateLines(settings)
+async def keep_up(
+    party: Party, *, hosted: Callable[[], Collection[bytes]] = tuple, every: float = _EVERY_SECONDS
+) -> None:
+    """Do the background work of one task until cancelled; `hosted` are the tasks that this server may still run."""
     refusals, storage = RefusalLines(party), Outage("new sessions are refused", "new sessions are accepted again")
     failing = Outage("upkeep failed", "upkeep has recovered", level="error")
     forget_at = party.steady()
     while True:
         await asyncio.sleep(every)
         refusals.tell()
-        certificates.tell(party.clock())
         try:
             if (shortage := party.space.shortage()) is not None:
                 storage.failed(shortage)
@@ -38,13 +40,21 @@ async def keep_up(party: Party, settings: Settings, *, every: float = _EVERY_SEC
             await party.control.drained()
             if party.steady() >= forget_at:
                 # One batch at a time until none is left: other writers wait for one batch at most.
-                forget_at = party.steady() + (0.0 if await party.forget_old() else _FORGET_SECONDS)
+                forget_at = party.steady() + (0.0 if await party.forget_old(hosted()) else _FORGET_SECONDS)
         except LedgerError:
             pass  # logged by the ledger itself
         except Exception as error:
             failing.failed(type(error).__name__, error)
         else:
             failing.worked()
+
+
+async def watch_certificate_lines(settings: Settings, *, every: float = _EVERY_SECONDS) -> None:
+    """Log which certificates expire soon, until cancelled."""
+    certificates = CertificateLines(settings)
+    while True:
+        await asyncio.sleep(every)
+        certificates.tell(time.time())
 
 
 class RefusalLines:

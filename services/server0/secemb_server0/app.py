@@ -3,6 +3,7 @@
 import asyncio
 import random
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
 
-from secemb_party.assembly import close_party, find_operators, ticket_private_key
+from secemb_party.assembly import Ground, find_operators, ticket_private_key
 from secemb_party.compute import ComputeUnavailableError
 from secemb_party.errors import (
     LedgerTakenError,
@@ -24,12 +25,15 @@ from secemb_party.errors import (
 from secemb_party.file_watch import FileWatch
 from secemb_party.http.app import metrics_app, new_app, operator_app
 from secemb_party.http.control_routes import control_routes
-from secemb_party.http.listeners import listeners_of, serve
+from secemb_party.http.dispatch import listeners_for
+from secemb_party.http.health import Readiness
+from secemb_party.http.listeners import serve
 from secemb_party.http.operator_routes import operator_routes
 from secemb_party.http.request_body import Bodies, Patience
 from secemb_party.http.session_routes import session_routes
-from secemb_party.http.startup import start_party
+from secemb_party.http.startup import start_host
 from secemb_party.http.succession_routes import agreement_routes, succession_routes
+from secemb_party.http.task_control_routes import task_control_routes
 from secemb_party.http.task_routes import task_routes
 from secemb_party.logs import Outage, new_request_id, request_lines
 from secemb_party.operators import Operators
@@ -37,8 +41,9 @@ from secemb_party.replicas import Replica
 from secemb_party.service import Check, Party
 from secemb_party.setting_types import SecretFile
 from secemb_party.settings import Settings
+from secemb_party.tenancy.host import Host, Hosted
 from secemb_party.ui import Side, Surroundings, ui_routes
-from secemb_party.upkeep import keep_up, watch_event_loop
+from secemb_party.upkeep import keep_up, watch_certificate_lines, watch_event_loop
 from secemb_server0.enrolment_routes import enrolment_routes
 from secemb_server0.join import AnnouncedKey, TicketIssuer
 from secemb_server0.kinds import ChooseKind, always_train
@@ -73,6 +78,7 @@ class Server0:
     devices: FastAPI
     operator: FastAPI | None
     metrics: FastAPI
+    ready: Readiness
 
 
 def create_server0(
@@ -140,6 +146,7 @@ def create_server0(
         ),
         operator=operator,
         metrics=metrics_app(TITLE, metrics=party.metrics, ready=ready),
+        ready=ready,
     )
 
 
@@ -157,48 +164,65 @@ _REFUSED_PAUSE = 10.0
 
 async def run(settings: Settings) -> None:
     """Serve until a signal."""
-    party = await start_party(settings)
-    if party is None:
+    host = await start_host(settings, partial(_assembly, settings))
+    if host is None:
         return  # a signal came before it could start
     try:
-        async with peer_client(settings, party.tracing) as client:
-            devices = settings.devices
-            peer = HttpPeer(client, party.metrics, party.peer_clock, scratch=party.scratch)
-            server = create_server0(
-                party,
-                peer,
-                ticket_private_key(settings),
-                open_enrolment=devices.open_enrolment,
-                patience=Patience.of(devices),
-                operators=find_operators(settings),
-                choose_kind=kinds_of(settings),
-                surroundings=Surroundings.of(settings),
-                relay_line=HttpRelayLine(client, party.metrics, party.peer_clock),
-                joins_per_second=settings.rounds.joins_per_second,
-                panel=panel_of(settings),
-                seat_rules=SeatRules(
-                    seconds=settings.rounds.seat_seconds,
-                    share=settings.rounds.seal_share,
-                    grace=settings.rounds.grace_seconds,
-                    stragglers=settings.rounds.straggler_factor,
-                ),
-                reads_per_minute=devices.reads_per_minute,
-            )
-            listeners = listeners_of(settings, devices=server.devices, operator=server.operator, metrics=server.metrics)
-            beside = [
-                asyncio.create_task(one)
-                for one in (
-                    watch_event_loop(party.metrics),
-                    keep_up(party, settings),
-                    call_peer(server.leader),
-                    Replica(party).run(),
-                )
-            ]
-            await serve(listeners, lambda: conduct(server.leader))
-            for task in beside:
-                task.cancel()
+        operators = find_operators(settings)
+        tasks = task_control_routes(host, operators) if operators is not None else None
+        beside = [
+            asyncio.create_task(one) for one in (watch_event_loop(host.metrics), watch_certificate_lines(settings))
+        ]
+        await serve(listeners_for(host, settings, TITLE, tasks=tasks), host.run)
+        for task in beside:
+            task.cancel()
     finally:
-        await close_party(party)
+        await host.close()
+
+
+def _assembly(settings: Settings, ground: Ground, host: Callable[[], Host]) -> Callable[[Party], Hosted]:
+    """Return the function that assembles a task's part of server 0; its calls to server 1 share connections."""
+    client, surroundings = peer_client(settings, ground.tracing), Surroundings.of(settings)
+    devices, rounds = settings.devices, settings.rounds
+
+    def assemble(party: Party) -> Hosted:
+        task_id = party.task.task_id
+        line = HttpRelayLine(client, party.metrics, party.peer_clock, task_id)
+        server = create_server0(
+            party,
+            HttpPeer(client, party.metrics, party.peer_clock, task_id, scratch=party.scratch),
+            ticket_private_key(settings),
+            open_enrolment=devices.open_enrolment,
+            patience=Patience.of(devices),
+            operators=find_operators(settings),
+            choose_kind=kinds_of(settings),
+            surroundings=surroundings,
+            relay_line=line,
+            joins_per_second=rounds.joins_per_second,
+            panel=panel_of(settings),
+            seat_rules=SeatRules(
+                seconds=rounds.seat_seconds,
+                share=rounds.seal_share,
+                grace=rounds.grace_seconds,
+                stragglers=rounds.straggler_factor,
+            ),
+            reads_per_minute=devices.reads_per_minute,
+        )
+        leader = server.leader
+        return Hosted(
+            party=party,
+            devices=server.devices,
+            operator=server.operator,
+            ready=server.ready,
+            work=[
+                lambda: conduct(leader),
+                lambda: call_peer(leader),
+                lambda: keep_up(party, hosted=host().known),
+                Replica(party).run,
+            ],
+        )
+
+    return assemble
 
 
 async def call_peer(leader: Leader, *, every: float = 10.0) -> None:

@@ -136,7 +136,8 @@ class Completion:
         told: dict[str, Any] = {"round": spec.number, **found}
         if spec.kind == EVALUATE and await is_for_panel(self._ledger, record.round_id):
             # Kept separate from the fleet's figures, in which the same devices would count twice.
-            await self._ledger.append_event(PANEL_EVENT, {**told, "version": spec.model_version}, now)
+            panel = {**told, "version": spec.model_version}
+            await self._ledger.append_event(PANEL_EVENT, panel, now, task=self._task.task_id)
             self._party.metrics.safeguards.panel_quality(found)
             if self._panel is not None:
                 await self._panel.conclude(self._party, self._rollbacks, seen=spec.model_version)
@@ -144,7 +145,7 @@ class Completion:
         if spec.kind == EVALUATE:
             told |= await describe_window(self._ledger, self._task, spec.number, read_sums(total))
             self._party.metrics.quality({name: one for name, one in told["window"].items() if name != "rounds"})
-        await self._ledger.append_event("result", told, now)
+        await self._ledger.append_event("result", told, now, task=self._task.task_id)
 
     async def _find_impossible(self, spec: RoundSpec, total: Sum, sessions: int) -> str | None:
         """Return why honest devices cannot have produced this sum, or None; the answer depends only on the sum."""

@@ -165,8 +165,8 @@ def _root(square: float) -> float:
 
 async def describe_window(ledger: Ledger, task: TaskSpec, number: int, sums: Sequence[float]) -> dict[str, Any]:
     """Return the sums of the evaluation with this number, and the figures of the window that ends with it."""
-    results = await ledger.recent_events("result", limit=_LOOKED_AT)
-    rollbacks = await ledger.recent_events("rollback", limit=_LOOKED_AT)
+    results = await ledger.recent_events("result", limit=_LOOKED_AT, task=task.task_id)
+    rollbacks = await ledger.recent_events("rollback", limit=_LOOKED_AT, task=task.task_id)
     # Measurements before a rollback are of a model that is gone.
     since = max((event.event_id for event in rollbacks if "version" in event.data), default=0)
     by_round = {number: sums}

@@ -13,7 +13,6 @@ from secemb_party.errors import (
     PeerUnavailableError,
     RoundFullError,
     SessionConflictError,
-    TaskEndedError,
     TokenExpiredError,
     TokenRevokedError,
     TokenSuspendedError,
@@ -22,6 +21,7 @@ from secemb_party.errors import (
 from secemb_party.ledger import Admission, RoundRecord, RoundState, Token, TokenState, Window
 from secemb_party.parts import Clock
 from secemb_party.service import Party
+from secemb_party.tenancy.errors import TaskEndedError
 from secemb_party.tickets import READ_DOMAIN, Claim, issue_ticket
 from secemb_server0.leader import Leader
 from secemb_server0.pace import Pace

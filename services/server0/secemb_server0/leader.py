@@ -236,7 +236,7 @@ class Leader:
             self._party.metrics.task_phase("finished", number=last.number, since=last.ended_at or now)
         match decision:
             case Open(number, kind):
-                await self._repeat_abort(last)
+                await self._meet(last)
                 last = await self._open(number, kind)
             case RollBack():
                 await self.rollbacks.carry_out()
@@ -298,9 +298,13 @@ class Leader:
         )
         return await self._announce(record, await self._reading.facts(record))
 
-    async def _repeat_abort(self, last: RoundRecord | None) -> None:
-        """Tell server 1 how the last round ended, after a start: a restore aborts rounds without telling it."""
-        if self._told is None and last is not None and last.state is RoundState.ABORTED:
+    async def _meet(self, last: RoundRecord | None) -> None:
+        """After a start, learn whether server 1 runs the task, and tell it of an abort: a restore does not tell it."""
+        if self._told is not None:
+            return
+        await self.exchange()
+        self._party.control.require_peer()
+        if last is not None and last.state is RoundState.ABORTED:
             with suppress(PeerAbortedError):  # for another reason there
                 await self._peer.abort(last.round_id, last.reason or "")
 

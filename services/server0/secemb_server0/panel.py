@@ -112,7 +112,7 @@ class Panel:
 
     async def history(self, party: Party) -> list[Measured]:
         """Return the panel's evaluations of versions that were not undone, newest first."""
-        events = await party.ledger.recent_events(EVENT, limit=_REMEMBERED)
+        events = await party.ledger.recent_events(EVENT, limit=_REMEMBERED, task=party.task.task_id)
         rollbacks = await party.ledger.rollbacks(party.task.task_id, limit=_MOST_ROLLBACKS)
         found: dict[int, Measured] = {}
         for event in events:  # a step that was repeated after a crash counts once

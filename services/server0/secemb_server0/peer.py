@@ -21,6 +21,7 @@ from secemb_party.logs import Outage
 from secemb_party.metrics import Metrics
 from secemb_party.peer_clock import PeerClock
 from secemb_party.peer_messages import (
+    TASK_HEADER,
     AbortReason,
     Announced,
     Announcement,
@@ -47,6 +48,7 @@ from secemb_party.storage import Blob, Model
 from secemb_party.storage.publication import ModelNumbers, Publication
 from secemb_party.storage.transit import Incoming
 from secemb_party.succession.errors import PeerSucceededError
+from secemb_party.tenancy.errors import PeerStoppedError
 from secemb_server0.peer_problem import explain
 from secemb_server0.transfer import BINARY, download, read_reception, upload
 from secemb_shared.errors import SecEmbError
@@ -58,6 +60,8 @@ LINE_ERRORS = (httpx.HTTPError, httpx.StreamError, OSError)
 _OK = 200
 _STANDING_SECONDS = 4.0  # it serves to find out whether server 1 is reachable
 # The problems that the leader distinguishes, as named in secemb_party.http.problems.
+_NOT_HERE = {"task-stopped", "task-unknown"}
+_ASK_THERE = "server 1 does not run this task; ask its operator to start it there with `secemb task start`"
 _REFUSALS = {
     "privacy-spent": PeerSpentError,
     "task-paused": PeerPausedError,
@@ -133,13 +137,16 @@ class HttpPeer:
         client: httpx.AsyncClient,
         metrics: Metrics | None = None,
         clock: PeerClock | None = None,
+        task_id: bytes | None = None,
         *,
         scratch: Path,
     ) -> None:
         self._client, self._metrics = client, metrics or Metrics()
-        self._incoming = Incoming(scratch)
+        self._incoming = Incoming(scratch, task_id or bytes(32))
         self._clock = clock or PeerClock(time.time, time.monotonic, self._metrics)
+        self._task = _name_task(task_id)
         self._outage = Outage("server 1 is not responding", "server 1 is responding again")
+        self._stopped: Pause | None = None  # since server 1 was first found not to run the task
 
     async def standing(self) -> StandingMessage:
         """Return the version that server 1 has published."""
@@ -148,7 +155,13 @@ class HttpPeer:
     async def exchange(self, pause: Pause | None, round_id: bytes | None, *, waiting: bool) -> Steered:
         """Send this server's state to server 1 and return server 1's."""
         here = Steering(pause=pause, round=round_id.hex() if round_id is not None else None, waiting=waiting)
-        return _read(Steered, await self._post("/peer/v1/steering", here, timeout=_STANDING_SECONDS))
+        try:
+            answer = await self._post("/peer/v1/steering", here, timeout=_STANDING_SECONDS)
+        except PeerStoppedError as error:  # as if it was drained: no session joins, and no round opens
+            self._stopped = self._stopped or Pause(what="drain", reason=str(error), since=time.time())
+            return Steered(pause=self._stopped, aborted=None)
+        self._stopped = None
+        return _read(Steered, answer)
 
     async def announce(self, record: RoundRecord, shares: Mapping[str, int], check_key: bytes) -> bool:
         """Tell server 1 that a round is open, how many shares of each kind this server has computed, and a secret.
@@ -241,11 +254,15 @@ class HttpPeer:
             self._metrics.peer_call(route, outcome, perf_counter() - start)
 
         try:
-            headers = request.pop("headers", {}) | self._clock.header()
+            headers = request.pop("headers", {}) | self._clock.header() | self._task
             answer = await self._client.request(method, path, headers=headers, **request)
         except LINE_ERRORS as error:
             record("unreachable")
             raise self._unavailable(str(explain(error))) from error
+        if answer.status_code in (404, 503) and _slug(answer) in _NOT_HERE:
+            record("refused")
+            self._outage.worked()
+            raise PeerStoppedError(_ASK_THERE)
         if answer.status_code >= 500 or answer.status_code in (408, 429):
             record("unreachable")
             raise self._unavailable(f"server 1 returned status {answer.status_code}; the call will be retried")
@@ -272,16 +289,21 @@ class HttpRelayLine:
     """The relay's calls over the peer channel."""
 
     def __init__(
-        self, client: httpx.AsyncClient, metrics: Metrics | None = None, clock: PeerClock | None = None
+        self,
+        client: httpx.AsyncClient,
+        metrics: Metrics | None = None,
+        clock: PeerClock | None = None,
+        task_id: bytes | None = None,
     ) -> None:
         self._client, self._metrics = client, metrics or Metrics()
         self._clock = clock or PeerClock(time.time, time.monotonic, self._metrics)
+        self._task = _name_task(task_id)
 
     async def relay_key(self) -> bytes:
         """Return the signed announcement of server 1's key."""
         start = perf_counter()
         try:
-            answer = await self._client.get("/peer/v1/relay-key", headers=self._clock.header())
+            answer = await self._client.get("/peer/v1/relay-key", headers=self._clock.header() | self._task)
         except LINE_ERRORS as error:
             raise self._unavailable("relay-key", start, str(explain(error))) from error
         if answer.status_code != _OK or len(answer.content) != RELAY_KEY_BYTES:
@@ -291,7 +313,7 @@ class HttpRelayLine:
 
     async def pass_on(self, frames: Sequence[bytes], *, most: int) -> AsyncIterator[Reply]:
         """Send frames in one request, without concatenating them, and yield the replies as they arrive."""
-        headers = BINARY | {"content-length": str(sum(map(len, frames)))} | self._clock.header()
+        headers = BINARY | {"content-length": str(sum(map(len, frames)))} | self._clock.header() | self._task
         reader, start = ReplyReader(most), perf_counter()
         try:
             async with self._client.stream("POST", "/peer/v1/relay", content=_each(frames), headers=headers) as answer:
@@ -310,6 +332,11 @@ class HttpRelayLine:
     def _unavailable(self, route: str, start: float, reason: str) -> PeerUnavailableError:
         self._metrics.peer_call(route, "unreachable", perf_counter() - start)
         return PeerUnavailableError(reason)
+
+
+def _name_task(task_id: bytes | None) -> dict[str, str]:
+    """Return the header by which server 1 finds the task of a call; without it, it takes its only task."""
+    return {} if task_id is None else {TASK_HEADER: task_id.hex()}
 
 
 async def _each(frames: Sequence[bytes]) -> AsyncIterator[bytes]:

@@ -75,7 +75,8 @@ class Rollbacks:
         await self._ledger.record_version(rollback.task_id, model.version, model.digest, now)
         await self._ledger.finish_rollback(rollback, made=model.version, now=now)
         self._party.metrics.model_version(model.version, now)
-        await self._ledger.append_event("rollback", {"source": rollback.source, "version": model.version}, now)
+        told = {"source": rollback.source, "version": model.version}
+        await self._ledger.append_event("rollback", told, now, task=rollback.task_id)
         await self._party.tidy()
 
     def _store(self, model: Model, source: int) -> None:
@@ -91,4 +92,5 @@ class Rollbacks:
     async def _give_up(self, rollback: Rollback, reason: str) -> None:
         now = self._party.clock()
         await self._ledger.give_up_rollback(rollback, reason=reason, now=now)
-        await self._ledger.append_event("rollback", {"source": rollback.source, "reason": reason}, now)
+        told = {"source": rollback.source, "reason": reason}
+        await self._ledger.append_event("rollback", told, now, task=rollback.task_id)

@@ -17,9 +17,7 @@ from secemb_party.errors import (
     RollbackRefusedError,
     SessionConflictError,
     SlowBodyError,
-    TaskEndedError,
     UnauthorizedError,
-    UnknownTaskError,
 )
 from secemb_party.http.operator_routes import OrderOf, operator_router
 from secemb_party.http.problems import describe_headers, problem_responses
@@ -38,6 +36,7 @@ from secemb_party.http.task_routes import check_task
 from secemb_party.ledger import Rollback
 from secemb_party.operators import Operators
 from secemb_party.service import Party
+from secemb_party.tenancy.errors import TaskEndedError, UnknownTaskError
 from secemb_server0.join import AnnouncedKey, NotNow, TicketIssuer
 from secemb_server0.leader import Leader
 from secemb_shared.errors import LengthError

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -10,18 +11,20 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from fastapi import Depends, FastAPI, Security
 
-from secemb_party.assembly import close_party, find_operators
+from secemb_party.assembly import Ground, find_operators
 from secemb_party.errors import SettingsError
 from secemb_party.file_watch import FileWatch
 from secemb_party.http.app import metrics_app, new_app, operator_app
 from secemb_party.http.control_routes import control_routes
-from secemb_party.http.listeners import Listener, listeners_of, serve
+from secemb_party.http.dispatch import Dispatch, listeners_for, of_peer
+from secemb_party.http.listeners import Listener, serve
 from secemb_party.http.operator_routes import operator_routes
 from secemb_party.http.request_body import Bodies, Patience
 from secemb_party.http.security import PEER
 from secemb_party.http.session_routes import session_routes
-from secemb_party.http.startup import start_party
+from secemb_party.http.startup import start_host
 from secemb_party.http.succession_routes import agreement_routes, succession_routes
+from secemb_party.http.task_control_routes import task_control_routes
 from secemb_party.http.task_routes import task_routes
 from secemb_party.logs import Outage
 from secemb_party.operators import Operators
@@ -29,8 +32,9 @@ from secemb_party.replicas import Replica, check_data_dir
 from secemb_party.service import Party
 from secemb_party.setting_types import SecretFile
 from secemb_party.settings import Settings
+from secemb_party.tenancy.host import Host, Hosted
 from secemb_party.ui import Side, Surroundings, ui_routes
-from secemb_party.upkeep import keep_up, watch_event_loop
+from secemb_party.upkeep import keep_up, watch_certificate_lines, watch_event_loop
 from secemb_server1.relay import RelayReceiver
 from secemb_server1.relay_keys import KEYS_FILE, RelayKeys
 from secemb_server1.responder import Responder
@@ -151,29 +155,19 @@ async def await_calls(party: Party, *, every: float = 30.0, patience: float = 12
 
 async def run(settings: Settings) -> None:
     """Serve until a signal."""
-    peer, devices = settings.peer, settings.devices
+    peer = settings.peer
     if peer.host is None or peer.port is None or peer.token_hash_file is None:
         raise SettingsError("peer.host, peer.port and peer.token_hash_file: all required on server 1")
-    party = await start_party(settings)
-    if party is None:
+    host = await start_host(settings, partial(_assembly, settings, token_hashes(peer.token_hash_file.path).get))
+    if host is None:
         return  # a signal came before it could start
     try:
-        keys = relay_keys(settings, party.task)
-        if keys is not None:
-            if party.ledger.shared:
-                await check_data_dir(party.ledger, settings.data_dir, party.clock())
-            party.metrics.watch_expiry("relay-key", lambda: keys.expiry(party.clock()))
-        server = create_server1(
-            party,
-            token_hashes(peer.token_hash_file.path).get,
-            patience=Patience.of(devices),
-            operators=find_operators(settings),
-            surroundings=Surroundings.of(settings),
-            relay_keys=keys,
-        )
-        listeners = listeners_of(settings, devices=server.devices, operator=server.operator, metrics=server.metrics)
+        if settings.ledger.shared and any(one.party.task.relays for one in host.running.values()):
+            await check_data_dir(host.ledger, settings.data_dir, host.clock())
+        operators = find_operators(settings)
+        tasks = task_control_routes(host, operators) if operators is not None else None
         for_peer = Listener(
-            app=server.peer,
+            app=Dispatch(host, f"{TITLE}, peer channel", find=of_peer, app_of=lambda one: one.peer),
             host=peer.host,
             port=peer.port,
             cert=peer.cert,
@@ -182,16 +176,40 @@ async def run(settings: Settings) -> None:
             shared=settings.ledger.shared,
         )
         beside = [
-            asyncio.create_task(one)
-            for one in (
-                watch_event_loop(party.metrics),
-                keep_up(party, settings),
-                await_calls(party),
-                Replica(party).run(),
-            )
+            asyncio.create_task(one) for one in (watch_event_loop(host.metrics), watch_certificate_lines(settings))
         ]
-        await serve([*listeners, for_peer])
+        await serve([*listeners_for(host, settings, TITLE, tasks=tasks), for_peer], host.run)
         for task in beside:
             task.cancel()
     finally:
-        await close_party(party)
+        await host.close()
+
+
+def _assembly(
+    settings: Settings, peer_token_hashes: Callable[[], Collection[bytes]], ground: Ground, host: Callable[[], Host]
+) -> Callable[[Party], Hosted]:
+    """Return the function that assembles a task's part of server 1."""
+    surroundings = Surroundings.of(settings)
+
+    def assemble(party: Party) -> Hosted:
+        keys = relay_keys(settings, party.task)
+        if keys is not None:
+            ground.metrics.watch_expiry("relay-key", lambda: keys.expiry(party.clock()))
+        server = create_server1(
+            party,
+            peer_token_hashes,
+            patience=Patience.of(settings.devices),
+            operators=find_operators(settings),
+            surroundings=surroundings,
+            relay_keys=keys,
+        )
+        return Hosted(
+            party=party,
+            devices=server.devices,
+            operator=server.operator,
+            peer=server.peer,
+            ready=party.readiness,
+            work=[lambda: keep_up(party, hosted=host().known), lambda: await_calls(party), Replica(party).run],
+        )
+
+    return assemble

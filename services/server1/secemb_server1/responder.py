@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from secemb_party.async_cache import AsyncCache
 from secemb_party.budget import may_open
-from secemb_party.errors import PeerRefusedError, RoundAbortedError, TaskPausedError
+from secemb_party.errors import PeerRefusedError, RoundAbortedError
 from secemb_party.ledger import NewRound, RoundRecord, RoundState, Window
 from secemb_party.norm_check import messages_of, passing
 from secemb_party.peer_messages import (
@@ -30,6 +30,7 @@ from secemb_party.storage.blob import PIECE
 from secemb_party.storage.publication import mapped, patched
 from secemb_party.storage.transit import Incoming
 from secemb_party.succession.errors import TaskSucceededError
+from secemb_party.tenancy.errors import TaskPausedError
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import TRAIN
 
@@ -49,7 +50,7 @@ class Responder:
         self._party, self._ledger, self._task = party, party.ledger, party.task
         self.opening, self._publishing = asyncio.Lock(), asyncio.Lock()
         self._shares: AsyncCache[tuple[bytes, bytes], Blob] = AsyncCache(1)  # the one that is being sent
-        self._incoming = Incoming(party.scratch)
+        self._incoming = Incoming(party.scratch, party.task.task_id)
 
     async def standing(self) -> Standing:
         """Return the published model version; the two servers must agree on it."""
@@ -314,7 +315,7 @@ class Responder:
         model = await self._party.workers.run(lambda: self._read_older(wanted, digests.get(wanted.source)))
         await self._party.install(model)
         told = {"source": wanted.source, "version": wanted.version}
-        await self._ledger.append_event("rollback", told, self._party.clock())
+        await self._ledger.append_event("rollback", told, self._party.clock(), task=self._task.task_id)
         await self._party.tidy()
         await self._party.workers.run(self._incoming.clear)
         return done

@@ -15,7 +15,6 @@ from secemb_party.errors import (
     RoundAbortedError,
     RoundClosedError,
     SlowBodyError,
-    TaskPausedError,
     UnauthorizedError,
     UnknownRoundError,
 )
@@ -58,6 +57,7 @@ from secemb_party.service import Party
 from secemb_party.storage.blob import PIECE
 from secemb_party.storage.transit import PIECE_DIGEST
 from secemb_party.succession.errors import TaskSucceededError
+from secemb_party.tenancy.errors import TaskPausedError
 from secemb_server1.relay import RelayReceiver
 from secemb_server1.responder import Responder
 from secemb_server1.succession import SuccessionResponder

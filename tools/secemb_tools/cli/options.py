@@ -32,6 +32,10 @@ Loss = Literal["squared", "bpr", "softmax", "next"]
 Optimiser = Literal["adam", "lazy-adam", "momentum", "sgd"]
 Schedule = Literal["constant", "cosine"]
 
+TaskName = Annotated[
+    str | None,
+    typer.Option("--task", help="A task, by its name or the first digits of its id; default: the only one."),
+]
 RunsFolder = Annotated[Path, typer.Option("--runs", help="The directory of saved runs.")]
 RUNS = Path("build/runs")
 # How a rating set is read.

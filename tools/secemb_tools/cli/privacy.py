@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from secemb_tools import output
-from secemb_tools.cli.options import AsJson, AuthorityFile, refusals
+from secemb_tools.cli.options import AsJson, AuthorityFile, TaskName, refusals
 from secemb_tools.errors import OperationError
 
 app = typer.Typer(help="Show the privacy budget: what rounds cost and what is left.", no_args_is_help=True)
@@ -24,6 +24,7 @@ def show(
         Path | None, typer.Option(help="File with an operator token; default: the variable OPERATOR_TOKEN.")
     ] = None,
     ca: AuthorityFile = None,
+    task: TaskName = None,
     json: AsJson = False,
 ) -> None:
     """Show how much of its privacy budget a server's task has spent, and what is left.
@@ -31,9 +32,9 @@ def show(
     With a sampling rate, epsilon and budget hold against anyone who does not know which devices took part;
     epsilon_known also holds against server 0, which knows this if devices use enrolment tokens.
     """
-    from secemb_tools.operate.operator_api import OperatorClient, tokens_for
+    from secemb_tools.cli.control import operator_client
 
-    with refusals(), OperatorClient(server, tokens_for(1, [token_file] if token_file else [])[0], ca) as client:
+    with operator_client(server, token_file, ca, task) as client:
         found = client.get("privacy")
         if not found and not json:
             output.note(

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from secemb_tools import output
-from secemb_tools.cli.options import AsJson, Loss, Optimiser, Schedule, refusals
+from secemb_tools.cli.control import HERE, ServerAddress, TokenFile, Why, operator_client
+from secemb_tools.cli.options import AsJson, AuthorityFile, Loss, Optimiser, Schedule, refusals
 from secemb_tools.errors import OperationError
 
 app = typer.Typer(
@@ -183,6 +184,66 @@ def show(file: Annotated[Path, typer.Argument(help="A task.json.")], json: AsJso
 
     with refusals():
         output.show_facts(describe_task(read_task(file)), as_json=json)
+
+
+@app.command("list")
+def list_(
+    server: ServerAddress = HERE, token_file: TokenFile = None, ca: AuthorityFile = None, json: AsJson = False
+) -> None:
+    """List the tasks that a server knows, and whether each runs there."""
+    with operator_client(server, token_file, ca) as client:
+        output.show_rows(["task", "name", "state", "in_settings", "fault"], client.tasks(), as_json=json)
+
+
+@app.command()
+def start(
+    which: Annotated[str, typer.Argument(help="A task.json, or the name or id of a task that the server knows.")],
+    reason: Why,
+    server: ServerAddress = HERE,
+    token_file: TokenFile = None,
+    ca: AuthorityFile = None,
+    json: AsJson = False,
+) -> None:
+    """Start a task beside the others of a running server. It opens rounds once both servers run it.
+
+    Devices use the tokens that they have. The catalogue is read from the catalogue.csv beside the file.
+    """
+    from secemb_tools.operate.hosted_tasks import start as start_task
+
+    with operator_client(server, token_file, ca) as client:
+        output.show_facts(start_task(client, which, reason), as_json=json)
+
+
+@app.command()
+def stop(
+    which: Annotated[str, typer.Argument(help="The name of a task, or the first digits of its id.")],
+    reason: Why,
+    server: ServerAddress = HERE,
+    token_file: TokenFile = None,
+    ca: AuthorityFile = None,
+    json: AsJson = False,
+) -> None:
+    """Stop a task at a server. An unfinished round goes on when the task is started again."""
+    with operator_client(server, token_file, ca) as client:
+        output.show_facts(client.post(f"tasks/{client.find_task(which)['task']}/stop", reason=reason), as_json=json)
+
+
+@app.command()
+def archive(
+    which: Annotated[str, typer.Argument(help="The name of a task, or the first digits of its id.")],
+    reason: Why,
+    server: ServerAddress = HERE,
+    token_file: TokenFile = None,
+    ca: AuthorityFile = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Remove the model and the uploads of a stopped task for good. Its rounds and its budget stay in the ledger."""
+    with operator_client(server, token_file, ca) as client:
+        found = client.find_task(which)
+        if not yes:
+            typer.confirm(f"Remove the model of task {found['name']} for good?", abort=True, err=True)
+        output.show_facts(client.post(f"tasks/{found['task']}/archive", reason=reason), as_json=json)
 
 
 def plan(

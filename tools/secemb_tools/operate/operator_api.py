@@ -2,6 +2,8 @@
 
 import os
 import time
+from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +18,16 @@ VARIABLE = "OPERATOR_TOKEN"  # tokens in the order of the servers, separated by 
 _SECONDS = 15.0
 
 
+class KnownTask(TypedDict):
+    """A task that a server knows."""
+
+    task: str  # its id
+    name: str
+    state: str  # running, stopped, archived, failed, new, or earlier
+    in_settings: bool
+    fault: str | None  # why it cannot run
+
+
 @dataclass(slots=True)
 class OperatorClient:
     """A connection to one server's operator API."""
@@ -23,7 +35,9 @@ class OperatorClient:
     url: str
     token: str = field(repr=False)
     ca: Path | None = None  # the authorities to trust; None: the system's authorities
+    task: str | None = None  # a task by its name or the first digits of its id; None: the only one
     _client: httpx.Client = field(init=False, repr=False)
+    _prefix: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
@@ -33,6 +47,9 @@ class OperatorClient:
         self._client = httpx.Client(
             base_url=self.url, headers=headers, timeout=_SECONDS, trust_env=False, verify=verify
         )
+        self._prefix = ""
+        if self.task is not None:
+            self._prefix = f"/tasks/{self.find_task(self.task)['task']}"
 
     def __enter__(self) -> Self:
         return self
@@ -48,6 +65,34 @@ class OperatorClient:
         """Return the answer to a POST."""
         return self._ask("POST", path, query)
 
+    def send(self, path: str, body: Mapping[str, str | None], *, reason: str) -> Any:
+        """Return the answer to a POST with a JSON body."""
+        return self._ask("POST", path, {"reason": reason}, body)
+
+    def tasks(self) -> list[KnownTask]:
+        """Return the tasks that the server knows."""
+        found: list[KnownTask] = self._ask("GET", "tasks")
+        return found
+
+    def each_task(self) -> "Iterator[OperatorClient]":
+        """Yield a client for each task that runs at the server; they share the connection."""
+        running = [one["task"] for one in self.tasks() if one["state"] == "running"]
+        if not running:
+            raise OperationError(f"no task is running at {self.url}; `secemb task list` shows those that it knows")
+        for task in running:
+            one = copy(self)
+            one._prefix = f"/tasks/{task}" if len(running) > 1 else ""
+            yield one
+
+    def find_task(self, named: str) -> KnownTask:
+        """Return a task by its name or the first digits of its id."""
+        known = self.tasks()
+        found = [one for one in known if named == one["name"] or (len(named) > 3 and one["task"].startswith(named))]
+        if len(found) != 1:
+            listed = ", ".join(f"{one['task'][:8]} ({one['name']}, {one['state']})" for one in known) or "none"
+            raise OperationError(f"{len(found) or 'no'} tasks at {self.url} are called {named}; it knows: {listed}")
+        return found[0]
+
     def readiness(self) -> dict[str, Any]:
         """Return the server's readiness report, which requires no token."""
         try:
@@ -56,9 +101,16 @@ class OperatorClient:
             raise self._away(error) from None
         return found
 
-    def _ask(self, method: str, path: str, query: dict[str, int | str] | None = None) -> Any:
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, int | str] | None = None,
+        body: Mapping[str, str | None] | None = None,
+    ) -> Any:
+        prefix = "" if path.split("/", maxsplit=1)[0] == "tasks" else self._prefix
         try:
-            answer = self._client.request(method, f"/v1/operator/{path}", params=query)
+            answer = self._client.request(method, f"{prefix}/v1/operator/{path}", params=query, json=body)
         except httpx.HTTPError as error:
             raise self._away(error) from None
         if answer.status_code == 401:
@@ -66,7 +118,7 @@ class OperatorClient:
                 f"{self.url} rejected this token; put an active token of that server in --token-file or "
                 f"{VARIABLE} (`secemb operator list` lists them, `secemb operator add` creates one)"
             )
-        if answer.status_code == 503:
+        if answer.status_code == 503 and not _is_stopped(answer):
             raise UnreachableError(f"{self.url} is not available now: {self._hindrance()}")
         if answer.is_error:
             raise OperationError(f"{self.url} refuses: {_detail(answer)}")
@@ -101,6 +153,10 @@ def tokens_for(count: int, files: list[Path]) -> list[str]:
             f"the token contains invalid characters; copy it again, exactly as printed, to --token-file or {VARIABLE}"
         )
     return found
+
+
+def _is_stopped(answer: httpx.Response) -> bool:
+    return "task-stopped" in answer.text
 
 
 def _detail(answer: httpx.Response) -> str:

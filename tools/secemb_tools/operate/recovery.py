@@ -75,7 +75,7 @@ async def reset_optimiser(settings: Settings) -> ResetOptimiser:
         newest = (await ledger.versions(task.task_id))[0].version
         open_models(settings, task).save_state(fresh_state(task, newest))
         reset: ResetOptimiser = {"version": newest, "reason": faults[OPTIMISER]}
-        await ledger.append_event("optimiser", dict(reset), time.time())
+        await ledger.append_event("optimiser", dict(reset), time.time(), task=task.task_id)
         return reset
 
 

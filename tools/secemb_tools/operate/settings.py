@@ -10,10 +10,13 @@ from typing import Any
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
+from secemb_party.assembly import task_places
 from secemb_party.logs import configure_logs, get_logger
+from secemb_party.metric_labels import short_id
 from secemb_party.setting_types import SecretFile
 from secemb_party.settings import DELIMITER, PREFIX, Settings, load_settings
 from secemb_shared.errors import SecEmbError
+from secemb_shared.messages import TaskSpec
 from secemb_tools.errors import OperationError
 from secemb_tools.operate.supervisor import as_replica
 
@@ -71,6 +74,25 @@ def _shown(value: object) -> Shown:
 def settings_at(path: Path, **variables: str) -> Settings:
     """Return the settings in a file, or in the directory that `secemb init` created, overridden by variables."""
     return load_settings(path / "secemb.toml" if path.is_dir() else path, {**os.environ, **variables})
+
+
+def settings_of_task(path: Path, named: str | None) -> Settings:
+    """Return the settings as if they named one task: the one of this name or id, or the only one."""
+    settings = settings_at(path)
+    places = list(task_places(settings).all().values())
+    found = [one for one in places if named is None or named == one.task.name or _begins(one.task, named)]
+    if len(found) != 1:
+        listed = ", ".join(f"{short_id(one.task.task_id)} ({one.task.name})" for one in places)
+        told = "several tasks have files here" if named is None else f"{len(found) or 'no'} tasks are called {named}"
+        raise OperationError(f"{told}; name one of them with --task: {listed}")
+    if found[0].in_settings:
+        return settings
+    one = {"file": found[0].file, "catalogue_file": None}
+    return settings.model_copy(update={"task": settings.task.model_copy(update=one)})
+
+
+def _begins(task: TaskSpec, digits: str) -> bool:
+    return len(digits) > 3 and task.task_id.hex().startswith(digits)
 
 
 def serve(settings: Settings, *, replica: int | None = None) -> None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -72,22 +72,32 @@ class Status(TypedDict):
 
 
 def read_status(clients: list[OperatorClient]) -> Status:
-    """Return the state of each responding server, and whether two of them agree."""
-    servers, away = [], []
+    """Return the state of each task of each responding server, and whether two servers agree."""
+    servers: list[ServerStatus] = []
+    away: list[UnreachableError] = []
     for client in clients:
         try:
-            servers.append(_server(client))
+            servers += [_server(one) for one in client.each_task()]
         except UnreachableError as error:
             away.append(error)
-    if not servers:
+    if not servers and away:
         raise away[0]
-    pair = len(servers) == 2
+    roles = [[one for one in servers if one["role"] == role] for role in (0, 1)]
+    pair = all(roles)
     return {
         "servers": servers,
         "away": list(map(str, away)),
-        "same_task": servers[0]["task_id"] == servers[1]["task_id"] if pair else None,
-        "digests_equal": servers[0]["model_digest"] == servers[1]["model_digest"] if pair else None,
+        "same_task": {one["task_id"] for one in roles[0]} == {one["task_id"] for one in roles[1]} if pair else None,
+        "digests_equal": all(len(one) == 1 for one in _by_task(servers, "model_digest").values()) if pair else None,
     }
+
+
+def _by_task(servers: list[ServerStatus], fact: Literal["model_digest", "model_version"]) -> dict[str, set[Any]]:
+    """Return the different values of a fact, by task."""
+    found: dict[str, set[Any]] = {}
+    for one in servers:
+        found.setdefault(one["task_id"], set()).add(one[fact])
+    return found
 
 
 def _server(client: OperatorClient) -> ServerStatus:
@@ -142,8 +152,8 @@ def is_healthy(status: Status) -> bool:
     servers = status["servers"]
     ready = bool(servers) and not status["away"] and all(one["ready"] for one in servers)
     # While a version is being published, one server is briefly ahead; a version has the same digest everywhere.
-    same_version = len({one["model_version"] for one in servers}) == 1
-    differ = status["digests_equal"] is False and same_version
+    versions, digests = _by_task(servers, "model_version"), _by_task(servers, "model_digest")
+    differ = any(len(digests[task]) > 1 and len(versions[task]) == 1 for task in versions)
     return ready and status["same_task"] is not False and not differ
 
 

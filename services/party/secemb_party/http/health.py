@@ -121,4 +121,4 @@ async def _run(ready: Readiness) -> Sequence[Check]:
 def _summarise(checks: Sequence[Check]) -> Ready:
     # A hint says what to do, so a check that passed has none.
     results = [CheckResult(check=c.check, ok=c.ok, hint="" if c.ok else c.hint) for c in checks]
-    return Ready(ready=all(result.ok for result in results), checks=results)
+    return Ready(ready=all(c.ok or not c.blocks for c in checks), checks=results)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from secemb_party.errors import SettingsError
 from secemb_party.file_watch import FileWatch
@@ -47,7 +47,7 @@ _FLUSH_SECONDS = 1.0
 class Listener:
     """An app and its address."""
 
-    app: FastAPI
+    app: ASGIApp
     host: str
     port: int
     cert: Path | None = None
@@ -57,10 +57,10 @@ class Listener:
     limits: ConnectionLimits = FEW
 
 
-def listeners_of(settings: Settings, *, devices: FastAPI, operator: FastAPI | None, metrics: FastAPI) -> list[Listener]:
+def listeners_of(settings: Settings, *, devices: ASGIApp, operator: ASGIApp | None, metrics: ASGIApp) -> list[Listener]:
     """Return the listeners that both servers have: for devices, for the operator, and for Prometheus."""
     many = ConnectionLimits(connections=settings.devices.connections).for_open_files()
-    apps: list[tuple[FastAPI, Listening, ConnectionLimits]] = [(devices, settings.devices, many)]
+    apps: list[tuple[ASGIApp, Listening, ConnectionLimits]] = [(devices, settings.devices, many)]
     if operator is not None:
         apps.append((operator, settings.operator, FEW))
     with_tls = [

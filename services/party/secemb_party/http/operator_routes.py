@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Security
 from fastapi.responses import StreamingResponse
@@ -21,6 +21,7 @@ from secemb_party.http.requests import Number, Reason, read_number
 from secemb_party.http.security import OPERATOR, bearer
 from secemb_party.ledger import Event, RoundRecord
 from secemb_party.operators import Operator, OperatorRole, Operators, Order
+from secemb_party.parts import Clock
 from secemb_party.service import Party
 from secemb_shared.messages.spec import TRAIN
 
@@ -89,6 +90,7 @@ class ActionView(BaseModel):
     what: str
     reason: str | None
     data: dict[str, Any]
+    task: str | None  # its id; None: about the server
 
 
 class PrivacyView(BaseModel):
@@ -106,7 +108,15 @@ class PrivacyView(BaseModel):
     exhausted: bool  # one more round would exceed the budget
 
 
-def operator_router(party: Party, operators: Operators, role: OperatorRole | None = None) -> APIRouter:
+class Clocked(Protocol):
+    """Whatever has a clock: a party, or the host of all tasks."""
+
+    @property
+    def clock(self) -> Clock:
+        """Return the clock by which tokens expire."""
+
+
+def operator_router(party: Clocked, operators: Operators, role: OperatorRole | None = None) -> APIRouter:
     """Return a router for routes that need an operator token of a role.
 
     Without a role, GET needs read-only, and every other method admin, so no route that changes something can miss it.
@@ -195,7 +205,13 @@ def operator_routes(party: Party, operators: Operators) -> APIRouter:
         found = await party.ledger.actions(limit=limit, before=before)
         return [
             ActionView(
-                number=one.action_id, at=one.at, by=one.by, what=one.what, reason=one.reason, data=dict(one.data)
+                number=one.action_id,
+                at=one.at,
+                by=one.by,
+                what=one.what,
+                reason=one.reason,
+                data=dict(one.data),
+                task=one.task_id.hex() if one.task_id is not None else None,
             )
             for one in found
         ]
@@ -257,7 +273,7 @@ async def _stream(party: Party, after: int, request: Request, tell: Tell) -> Asy
     yield "retry: 500\n\n"
     end = time.monotonic() + STREAM_SECONDS
     while time.monotonic() < end and not await request.is_disconnected():
-        found = await party.ledger.events(after_id=after, limit=_PAGE)
+        found = await party.ledger.events(after_id=after, limit=_PAGE, task=party.task.task_id)
         for event in found:
             after = event.event_id
             if (data := tell(event)) is not None:

@@ -20,6 +20,7 @@ from secemb_party import errors
 from secemb_party.compute import ComputeUnavailableError
 from secemb_party.logs import get_logger
 from secemb_party.succession.errors import NoSuccessorError, SuccessionRefusedError, TaskSucceededError
+from secemb_party.tenancy import errors as task_errors
 from secemb_shared import errors as shared
 
 PREFIX = "urn:secemb:problem:"
@@ -101,14 +102,19 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     shared.RelayKeyError: INTERNAL,
     errors.SettingsError: INTERNAL,
     errors.OperatorTokenError: INTERNAL,  # only commands can change operator tokens
-    errors.UnknownTaskError: _spoken("task-unknown", 404, "This server does not serve the task"),
-    errors.TaskEndedError: _spoken("task-ended", 410, "The task has ended"),
+    task_errors.UnknownTaskError: _spoken("task-unknown", 404, "This server does not serve the task"),
+    task_errors.TaskEndedError: _spoken("task-ended", 410, "The task has ended"),
+    task_errors.TaskStoppedError: replace(
+        _spoken("task-stopped", 503, "This server does not run the task now"), retry_after=300
+    ),
+    task_errors.TaskChoiceError: _spoken("task-choice", 409, "Several tasks run here; name one"),
+    task_errors.TaskControlError: _spoken("task-control", 409, "The task cannot be started, stopped or archived now"),
     errors.UnknownRoundError: _spoken("round-unknown", 404, "This server does not know the round"),
     errors.UnknownSessionError: _spoken("session-unknown", 404, "This server does not know the session"),
     errors.RoundClosedError: _spoken("round-closed", 410, "The round no longer accepts messages"),
     errors.RoundFullError: _spoken("round-full", 410, "The round is full; join a later one"),
     errors.RoundAbortedError: _spoken("round-aborted", 409, "The round ended on this server without a sum"),
-    errors.TaskPausedError: _spoken("task-paused", 409, "This server is not taking part in new rounds"),
+    task_errors.TaskPausedError: _spoken("task-paused", 409, "This server is not taking part in new rounds"),
     errors.ControlRefusedError: _spoken("control-refused", 409, "The round cannot be closed or aborted now"),
     errors.UnknownVersionError: MODEL_UNKNOWN,
     errors.DeltaUnavailableError: _spoken("delta-unavailable", 410, "No delta is available from that version"),

@@ -6,10 +6,11 @@ supervisor would restart it again and again.
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
 from fastapi import FastAPI
 
-from secemb_party.assembly import open_party
+from secemb_party.assembly import Assembly, open_host
 from secemb_party.certificates import watch_certificates
 from secemb_party.errors import (
     LedgerFullError,
@@ -22,8 +23,9 @@ from secemb_party.http.listeners import listeners_of, serve
 from secemb_party.logs import Outage
 from secemb_party.metrics import Metrics
 from secemb_party.room import Space
-from secemb_party.service import Check, Party
+from secemb_party.service import Check
 from secemb_party.settings import Settings
+from secemb_party.tenancy.host import Host
 
 TITLE = "SecEmb, starting"
 _METHODS = ["DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"]
@@ -31,24 +33,24 @@ _PASSING = (LedgerUnavailableError, StorageUnavailableError)
 _EVERY_SECONDS = 5.0
 
 
-async def start_party(settings: Settings) -> Party | None:
-    """Return the party as soon as it can be opened, or None if a signal came first."""
+async def start_host(settings: Settings, assembly: Assembly) -> Host | None:
+    """Return the host of the server's tasks as soon as it can be opened, or None if a signal came first."""
     try:
-        return await open_party(settings)
+        return await open_host(settings, assembly)
     except _PASSING as error:
-        start = _Start(settings, error)
+        start = _Start(settings, lambda: open_host(settings, assembly), error)
     everyone, prometheus = start.apps()
     operator = everyone if settings.operator.tokens_file is not None else None
     await serve(listeners_of(settings, devices=everyone, operator=operator, metrics=prometheus), start.repeat)
-    return start.party
+    return start.host
 
 
 class _Start:
     """Startup attempts, and the answers in between: alive, not ready, 503 before a body is read."""
 
-    def __init__(self, settings: Settings, error: Exception) -> None:
-        self._settings = settings
-        self.party: Party | None = None
+    def __init__(self, settings: Settings, open_: Callable[[], Awaitable[Host]], error: Exception) -> None:
+        self._open = open_
+        self.host: Host | None = None
         self._metrics = Metrics()
         self._metrics.task_phase("starting", number=None, since=time.time())
         space = Space(settings.data_dir, reserve=settings.storage.min_free_bytes, ledger_full=self._is_full)
@@ -66,11 +68,11 @@ class _Start:
         return everything, metrics_app(TITLE, metrics=self._metrics, ready=self._ready)
 
     async def repeat(self) -> None:
-        """Try until the party is open."""
-        while self.party is None:
+        """Try until the server's tasks are open."""
+        while self.host is None:
             await asyncio.sleep(_EVERY_SECONDS)
             try:
-                self.party = await open_party(self._settings)
+                self.host = await self._open()
             except (*_PASSING, OSError) as error:  # for example, too many open files
                 self._fail(error)
         self._outage.worked()

@@ -15,7 +15,6 @@ from secemb_party.errors import (
     PeerUnavailableError,
     RangeError,
     RelayUnavailableError,
-    UnknownTaskError,
     UnknownVersionError,
 )
 from secemb_party.http.problems import describe_headers, problem_responses
@@ -25,6 +24,7 @@ from secemb_party.service import Party
 from secemb_party.storage import Shape
 from secemb_party.storage.copies import Body, TableCopies, WantedCopy
 from secemb_party.succession.errors import TaskSucceededError
+from secemb_party.tenancy.errors import UnknownTaskError
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages.table import TableFormat
 

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, or_, select
 
 from secemb_party.errors import LedgerFormatError, LedgerUnavailableError
 from secemb_party.ledger.database import Turn, insert_new, take_turn
@@ -21,7 +21,6 @@ _LONGEST = 8192  # characters: an event is a short note, not a document
 
 _VALUE = select(answers_table.c.value).where(answers_table.c.key == bindparam("key_"))
 _ADD = insert(events_table).returning(events_table.c.event_id)
-_FORGET = delete(events_table).where(events_table.c.event_id <= bindparam("last"))
 _NEWEST = select(events_table).order_by(events_table.c.event_id.desc())
 _AFTER = select(events_table).where(events_table.c.event_id > bindparam("after")).order_by(events_table.c.event_id)
 _ADD_ACTION = insert(actions_table)
@@ -43,13 +42,17 @@ def recall(tx: Connection, key: str) -> bytes | None:
     return value
 
 
-def append_event(tx: Connection, kind: str, data: Mapping[str, Any], now: float, *, keep: int = KEPT) -> int:
-    """Add an event and return its number; only the newest `keep` are kept."""
+def append_event(
+    tx: Connection, kind: str, data: Mapping[str, Any], now: float, *, task: bytes | None = None, keep: int = KEPT
+) -> int:
+    """Add an event about a task or the server, and return its number; only the newest `keep` of each are kept."""
     text = _text(data)
     # One at a time: if a number became visible after a higher one, a reader would miss it.
     take_turn(tx, Turn.EVENTS)
-    event_id: int = tx.execute(_ADD, {"at": now, "kind": kind, "data": text}).scalar_one()
-    tx.execute(_FORGET, {"last": event_id - keep})
+    event_id: int = tx.execute(_ADD, {"at": now, "kind": kind, "data": text, "task_id": task}).scalar_one()
+    same = events_table.c.task_id.is_(None) if task is None else events_table.c.task_id == task
+    last = select(events_table.c.event_id).where(same).order_by(events_table.c.event_id.desc()).offset(keep).limit(1)
+    tx.execute(delete(events_table).where(same, events_table.c.event_id <= last.scalar_subquery()))
     return event_id
 
 
@@ -60,17 +63,28 @@ def probe(tx: Connection) -> None:
     tx.execute(delete(events_table).where(events_table.c.event_id == event_id))
 
 
-def events(tx: Connection, *, after_id: int = 0, limit: int = 100) -> list[Event]:
-    """Return the events after a number, in order."""
-    rows = tx.execute(_AFTER.limit(limit), {"after": after_id})
+def events(tx: Connection, *, after_id: int = 0, limit: int = 100, task: bytes | None = None) -> list[Event]:
+    """Return the events after a number, in order; with `task`, only those about it or about the server."""
+    chosen = _AFTER if task is None else _AFTER.where(_about(task))
+    rows = tx.execute(chosen.limit(limit), {"after": after_id})
     return [Event(row.event_id, row.at, row.kind, json.loads(row.data)) for row in rows]
 
 
-def recent_events(tx: Connection, kind: str, *, limit: int = 100, at: float | None = None) -> list[Event]:
-    """Return the newest events of a kind, newest first; only those with this time if `at` is given."""
+def recent_events(
+    tx: Connection, kind: str, *, limit: int = 100, at: float | None = None, task: bytes | None = None
+) -> list[Event]:
+    """Return the newest events of a kind, newest first.
+
+    With `at`, only those with this time; with `task`, only those about it or about the server.
+    """
     chosen = _NEWEST.where(events_table.c.kind == kind)
+    chosen = chosen if task is None else chosen.where(_about(task))
     rows = tx.execute((chosen if at is None else chosen.where(events_table.c.at == at)).limit(limit))
     return [Event(row.event_id, row.at, row.kind, json.loads(row.data)) for row in rows]
+
+
+def _about(task: bytes) -> ColumnElement[bool]:
+    return or_(events_table.c.task_id == task, events_table.c.task_id.is_(None))
 
 
 def _text(data: Mapping[str, Any]) -> str:
@@ -83,12 +97,14 @@ def _text(data: Mapping[str, Any]) -> str:
     return text
 
 
-def record_action(tx: Connection, order: Order, what: str, facts: Mapping[str, Any], now: float) -> None:
+def record_action(
+    tx: Connection, order: Order, what: str, facts: Mapping[str, Any], now: float, *, task: bytes | None = None
+) -> None:
     """Record an operator's change, in the same transaction as the change if there is one; the row is never removed.
 
     Facts must not contain secrets or tokens.
     """
-    row = {"at": now, "by": order.by, "what": what, "reason": order.reason, "data": _json(facts)}
+    row = {"at": now, "by": order.by, "what": what, "reason": order.reason, "data": _json(facts), "task_id": task}
     tx.execute(_ADD_ACTION, row)
 
 

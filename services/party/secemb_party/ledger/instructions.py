@@ -34,8 +34,8 @@ def instruct(
     row = {"task_id": task_id, "what": what.value, "round_id": round_id, "by": order.by, "reason": order.reason}
     if insert_new(tx, instructions_table, row | {"at": now}):
         facts = {"round": told["round"]} if "round" in told else {}
-        record_action(tx, order, what.value, facts, now)
-        append_event(tx, EVENT, told, now)
+        record_action(tx, order, what.value, facts, now, task=task_id)
+        append_event(tx, EVENT, told, now, task=task_id)
 
 
 def lift(tx: Connection, task_id: bytes, what: What, order: Order | None, now: float) -> bool:
@@ -43,9 +43,9 @@ def lift(tx: Connection, task_id: bytes, what: What, order: Order | None, now: f
     if tx.execute(_ONE, {"task": task_id, "what_": what.value}).rowcount != 1:
         return False
     told = {"by": order.by, "reason": order.reason} if order is not None else {"reason": "the server was restarted"}
-    append_event(tx, EVENT, {"what": _LIFTED[what], **told}, now)
+    append_event(tx, EVENT, {"what": _LIFTED[what], **told}, now, task=task_id)
     if order is not None:
-        record_action(tx, order, _LIFTED[what], {}, now)
+        record_action(tx, order, _LIFTED[what], {}, now, task=task_id)
     return True
 
 

@@ -15,6 +15,7 @@ from secemb_party.ledger import (
     devices,
     events,
     instructions,
+    lifecycle,
     rounds,
     schema,
     sessions,
@@ -178,6 +179,9 @@ class Ledger:
     _raise_epoch = _writes(raise_epoch)
 
     add_task = _writes(tasks.add_task)
+    start_task = _writes(lifecycle.start_task)
+    stop_task = _writes(lifecycle.stop_task)
+    archive_task = _writes(lifecycle.archive_task)
     task = _reads(tasks.task)
 
     record_version = _writes(tasks.record_version)

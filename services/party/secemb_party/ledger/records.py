@@ -52,6 +52,14 @@ def allowed(from_: RoundState, to: RoundState) -> bool:
     return to in TRANSITIONS[from_]
 
 
+class TaskState(StrEnum):
+    """What an operator of this server has decided about a task."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"  # it can be started again
+    ARCHIVED = "archived"  # its model and bodies are removed; it cannot be started again
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRecord:
     """One training job."""
@@ -59,6 +67,7 @@ class TaskRecord:
     task_id: bytes  # (32,)
     spec: bytes = field(repr=False)
     added_at: float
+    state: TaskState | None = None  # None: no operator has decided; it runs if the settings name it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,6 +339,7 @@ class Action:
     what: str
     reason: str | None
     data: Mapping[str, Any]
+    task_id: bytes | None = None  # None: about the server
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,14 +174,14 @@ def advance(
     tx.execute(update(rounds_table).where(rounds_table.c.round_id == round_id).values(moved))
     why = {"reason": reason} if reason is not None else {}
     told = {"round": row["number"], "kind": row["kind"], "state": to.value, **why, **(remarks or {})}
-    append_event(tx, "round", told, now)
+    append_event(tx, "round", told, now, task=row["task_id"])
     note_rejections(tx, rejected_sessions, REJECTED, now)
     if to is RoundState.SEALED:
         note_counted(tx, sorted(sealed_sessions or ()))
     elif to is RoundState.ABORTED:
         note_aborted(tx, round_id)
     if order is not None:
-        record_action(tx, order, "abort", {"round": row["number"]}, now)
+        record_action(tx, order, "abort", {"round": row["number"]}, now, task=row["task_id"])
     return _find(tx, round_id)
 
 

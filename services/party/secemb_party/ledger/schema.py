@@ -88,6 +88,7 @@ tasks: Table = Table(
     Column("task_id", _DIGEST, primary_key=True),
     Column("spec", LargeBinary, nullable=False),
     Column("added_at", Double, nullable=False),
+    Column("state", ShortText(16)),  # NULL: no operator has started or stopped it; it runs if the settings name it
 )
 
 model_versions: Table = Table(
@@ -218,8 +219,10 @@ events: Table = Table(
     Column("at", Double, nullable=False),
     Column("kind", ShortText(64), nullable=False),
     Column("data", Text, nullable=False),
+    Column("task_id", _DIGEST),  # NULL: about the server, not about one task
     sqlite_autoincrement=True,  # a number is not reused, even after the newest rows were deleted
 )
+Index("ix_events_task", events.c.task_id, events.c.event_id)
 
 # Rows are kept permanently: who changed what, and why.
 actions: Table = Table(
@@ -231,6 +234,7 @@ actions: Table = Table(
     Column("what", ShortText(64), nullable=False),
     Column("reason", ShortText(500)),
     Column("data", Text, nullable=False),
+    Column("task_id", _DIGEST),  # NULL: about the server, not about one task
     sqlite_autoincrement=True,
 )
 

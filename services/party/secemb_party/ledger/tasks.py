@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, select, update
+from sqlalchemy import Connection, Row, RowMapping, bindparam, select, update
 
 from secemb_party.errors import LedgerConflictError, NotRecordedError
 from secemb_party.ledger.database import insert_new, writes_alone
 from secemb_party.ledger.events import record_action
-from secemb_party.ledger.records import ModelVersion, Rollback, TaskRecord
+from secemb_party.ledger.records import ModelVersion, Rollback, TaskRecord, TaskState
 from secemb_party.ledger.schema import model_versions as versions_table
 from secemb_party.ledger.schema import rollbacks as rollbacks_table
 from secemb_party.ledger.schema import tasks as tasks_table
@@ -29,12 +29,16 @@ def add_task(tx: Connection, task_id: bytes, spec: bytes, now: float) -> TaskRec
 def task(tx: Connection, task_id: bytes) -> TaskRecord | None:
     """Return a task, or None."""
     row = tx.execute(_TASK, {"task": task_id}).mappings().one_or_none()
-    return TaskRecord(**row) if row is not None else None
+    return _task(row) if row is not None else None
 
 
 def tasks(tx: Connection) -> list[TaskRecord]:
     """Return all tasks, oldest first."""
-    return [TaskRecord(**row) for row in tx.execute(_TASKS).mappings()]
+    return [_task(row) for row in tx.execute(_TASKS).mappings()]
+
+
+def _task(row: RowMapping) -> TaskRecord:
+    return TaskRecord(**{**row, "state": None if row["state"] is None else TaskState(row["state"])})
 
 
 def find_task(tx: Connection, task_id: bytes) -> TaskRecord:
@@ -127,7 +131,7 @@ def request_rollback(tx: Connection, task_id: bytes, *, seen: int, source: int, 
         raise LedgerConflictError("another version has been published in the meantime")
     if not insert_new(tx, rollbacks_table, {"task_id": task_id, "seen": seen, "source": source, "wished_at": now}):
         raise LedgerConflictError("another rollback is already pending")
-    record_action(tx, order, "rollback", {"seen": seen, "source": source}, now)
+    record_action(tx, order, "rollback", {"seen": seen, "source": source}, now, task=task_id)
     return _known(tx, task_id, seen=seen, source=source)
 
 

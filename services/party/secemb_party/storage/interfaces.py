@@ -106,7 +106,7 @@ class ModelStore(Protocol):
         """
 
     def forget_tasks(self, task_ids: Collection[bytes]) -> None:
-        """Remove all data of other tasks."""
+        """Remove all data of tasks that do not run."""
 
     def save_state(self, state: OptimiserState) -> None:
         """Store the optimiser's state, replacing those of later versions; store the model of its version first."""

@@ -80,11 +80,10 @@ class MirroredModels:
         return old
 
     def forget_tasks(self, task_ids: Collection[bytes]) -> None:
-        """Remove all data of other tasks."""
+        """Remove all data of tasks that do not run."""
         self._cache.forget_tasks(task_ids)
         for task_id in task_ids:
-            if task_id.hex() != self._cache.folder.name:
-                self._objects.remove(self._objects.names(f"{_FOLDER}/{task_id.hex()}"))
+            self._objects.remove(self._objects.names(f"{_FOLDER}/{task_id.hex()}"))
 
     def save_state(self, state: OptimiserState) -> None:
         """Store the optimiser's state at a version.

@@ -114,8 +114,8 @@ class ModelFiles:
         return old
 
     def forget_tasks(self, task_ids: Collection[bytes]) -> None:
-        """Remove the folders of other tasks."""
-        for task_id in set(task_ids) - {self._task_id}:
+        """Remove the folders of tasks that do not run."""
+        for task_id in task_ids:
             shutil.rmtree(self.folder.parent / task_id.hex(), ignore_errors=True)
 
     def save_state(self, state: OptimiserState) -> None:

@@ -13,11 +13,16 @@ from secemb_party.storage.files import PRIVATE, make_folder
 PIECE_DIGEST = "secemb-piece-sha256"  # the header with the SHA-256 of a piece
 
 
+def incoming_folder(scratch: Path, task_id: bytes) -> Path:
+    """Return where a task's incoming body is: tasks receive theirs independently."""
+    return scratch / "incoming" / task_id.hex()
+
+
 class Incoming:
     """A folder for one incoming body at a time. Its bytes can be sent again, so it does not wait for the disk."""
 
-    def __init__(self, scratch: Path) -> None:
-        self._folder = scratch / "incoming"
+    def __init__(self, scratch: Path, task_id: bytes) -> None:
+        self._folder = incoming_folder(scratch, task_id)
         self._writing = threading.Lock()
 
     def received(self, name: str) -> int:

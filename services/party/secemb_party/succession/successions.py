@@ -178,7 +178,7 @@ class Successions:
         self.link = Link.from_json(json.loads(stored))
         if not known:
             named = {"successor": link.succession.successor, "version": link.succession.last_version}
-            await self._ledger.append_event("succession", named, self._clock())
+            await self._ledger.append_event("succession", named, self._clock(), task=self._task.task_id)
             self.found(self.link)
         return self.link
 

@@ -25,6 +25,9 @@ _STEERED = {
     "drain end": ("This server", "was taken out of drain mode"),
     "close": ("The round", "is being closed"),
     "abort": ("The round", "is being aborted"),
+    "task start": ("The task", "was started"),
+    "task stop": ("The task", "was stopped"),
+    "task archive": ("The task", "was archived"),
 }
 
 
@@ -41,7 +44,8 @@ class Told:
 
 async def latest(party: Party) -> dict[str, Any]:
     """Return the newest events, newest first, and the number from which a stream continues."""
-    found = [event for kind in KINDS for event in await party.ledger.recent_events(kind, limit=SHOWN)]
+    recent, task_id = party.ledger.recent_events, party.task.task_id
+    found = [event for kind in KINDS for event in await recent(kind, limit=SHOWN, task=task_id)]
     found.sort(key=lambda event: event.event_id, reverse=True)
     told = [one for event in found if (one := tell(event, party.role)) is not None]
     after = found[0].event_id if found else 0

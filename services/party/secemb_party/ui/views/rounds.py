@@ -89,7 +89,7 @@ class RoundStory:
 
 async def results_by_round(party: Party) -> dict[int, Event]:
     """Return the results of evaluations and surveys by round; a repeated step counts once."""
-    events = await party.ledger.recent_events("result", limit=RESULTS)
+    events = await party.ledger.recent_events("result", limit=RESULTS, task=party.task.task_id)
     return {int(event.data["round"]): event for event in events}
 
 
@@ -150,7 +150,7 @@ async def _told(party: Party, record: RoundRecord, at: float | None) -> Mapping[
     """Return the remark that was logged when the round entered a state at this time."""
     if at is None:
         return {}
-    found = await party.ledger.recent_events("round", at=at)
+    found = await party.ledger.recent_events("round", at=at, task=party.task.task_id)
     told: dict[str, Any] = {}
     for event in found:
         if event.data.get("round") == record.number:

@@ -17,7 +17,8 @@ async def guard_facts(party: Party) -> dict[str, Any]:
     task_id, ledger, figures = party.task.task_id, party.ledger, Figures(party.metrics)
     discarded = await ledger.rounds(task_id, limit=_LOOKED_AT, state=RoundState.DISCARDED)
     published = await ledger.rounds(task_id, limit=_LOOKED_AT, state=RoundState.PUBLISHED)
-    panel = {int(event.data["round"]): event for event in await ledger.recent_events("panel", limit=_SHOWN)}
+    evaluations = await ledger.recent_events("panel", limit=_SHOWN, task=task_id)
+    panel = {int(event.data["round"]): event for event in evaluations}
     return {
         "discarded": await facts_of(party, discarded[:_SHOWN]),
         "counts": await ledger.discarded_by_kind(task_id),

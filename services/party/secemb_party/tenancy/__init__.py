@@ -1,0 +1,1 @@
+"""The tasks that one server runs: their files, their start and stop, and what becomes of their data."""

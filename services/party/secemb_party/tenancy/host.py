@@ -1,0 +1,361 @@
+"""The tasks that one server runs, started and stopped while it serves.
+
+Each task has a party and apps of its own. They share the ledger, the workers and the listeners, and nothing that one
+task waits for: a task that is paused, stuck or finished does not delay another.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from secemb_party.errors import LedgerUnavailableError, SettingsError, StorageUnavailableError
+from secemb_party.ledger import Ledger, TaskRecord, TaskState
+from secemb_party.logs import Outage, get_logger, task_lines
+from secemb_party.metric_labels import short_id
+from secemb_party.metrics import Metrics
+from secemb_party.operators import Order
+from secemb_party.parts import Clock, Parts
+from secemb_party.service import Check, Party
+from secemb_party.tenancy.errors import TaskChoiceError, TaskControlError, TaskStoppedError, UnknownTaskError
+from secemb_party.tenancy.places import TaskPlace, TaskPlaces
+from secemb_party.tenancy.removal import remove_data
+from secemb_shared.errors import SecEmbError
+from secemb_shared.messages import TaskSpec
+
+App = Callable[[Any, Any, Any], Awaitable[None]]  # ASGI
+Work = Callable[[], Coroutine[Any, Any, None]]
+_PASSING = (LedgerUnavailableError, StorageUnavailableError)
+_RETRY_SECONDS = 10.0
+_SHORTEST = 4  # digits by which a task can be named
+_STOPPED = "the operator of this server has stopped the task; `secemb task start` starts it again"
+_ARCHIVED = "the operators have ended this task; ask them for the next one"
+_NONE = "no task is running on this server; start one with `secemb task start`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hosted:
+    """A task that runs here."""
+
+    party: Party
+    devices: App
+    ready: Callable[[], Awaitable[Sequence[Check]]]
+    operator: App | None = None  # None: there is no operator's interface
+    peer: App | None = None  # on server 1
+    work: Sequence[Work] = ()  # loops that run until they are cancelled
+
+    @property
+    def short(self) -> str:
+        """Return the short id of the task."""
+        return short_id(self.party.task.task_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStanding:
+    """A task that this server knows."""
+
+    task_id: bytes
+    name: str
+    state: str  # running, stopped, archived, failed, or new if it was never started
+    in_settings: bool
+    fault: str | None = None  # why it cannot run
+
+
+class Host:
+    """The tasks of one server."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        files: TaskPlaces,
+        *,
+        make_parts: Callable[[TaskPlace], Parts],
+        assemble: Callable[[Party], Hosted],
+        metrics: Metrics,
+        clock: Clock,
+        close: Work,
+    ) -> None:
+        self.ledger, self.files, self.metrics, self.clock = ledger, files, metrics, clock
+        self._make_parts, self._assemble = make_parts, assemble
+        self.running: dict[bytes, Hosted] = {}
+        self._refusals: dict[bytes, str] = {}  # of tasks that are known here and do not run: what devices are told
+        self._faults: dict[bytes, str] = {}  # of tasks that should run and cannot
+        self._loops: dict[bytes, list[asyncio.Task[None]]] = {}
+        self._serving = False
+        self._changing = asyncio.Lock()
+        self.close = close  # what the tasks share
+
+    async def open(self) -> None:
+        """Open all tasks that should run. If none can be opened, raise what is wrong with the first."""
+        first: Exception | None = None
+        for place in self.files.all().values():
+            record = await self.ledger.task(place.task.task_id)
+            if should_run(record, place):
+                first = await self._try(place) or first
+            elif record is not None and record.state is not None:
+                await self._note_rest(record)
+        for record in await self.ledger.tasks():
+            known = record.task_id in self.running or record.task_id in self._refusals
+            if record.state is TaskState.RUNNING and not known and record.task_id not in self._faults:
+                self._fail(record.task_id, SettingsError("its files are missing; start it again with its task.json"))
+            elif record.state is not None and not known:
+                await self._note_rest(record)
+        if first is not None and not self.running:
+            raise first
+
+    async def _note_rest(self, record: TaskRecord) -> None:
+        """Note why a task does not run; complete an archiving that a crash has interrupted."""
+        archived = record.state is TaskState.ARCHIVED
+        self._refusals[record.task_id] = _ARCHIVED if archived else _STOPPED
+        if archived:
+            await self._remove(record.task_id)
+
+    async def _try(self, place: TaskPlace) -> Exception | None:
+        """Open a task; return what is wrong, unless a retry of the whole startup may help."""
+        task_id = place.task.task_id
+        try:
+            await self._admit(place)
+        except _PASSING:
+            raise
+        except Exception as error:
+            self._fail(task_id, error)
+            return error
+        return None
+
+    def _fail(self, task_id: bytes, error: Exception) -> None:
+        told = str(error) if isinstance(error, SecEmbError) else f"{type(error).__name__}; see the log"
+        if self._faults.get(task_id) != told:
+            with task_lines(short_id(task_id)):
+                get_logger().error("the task cannot start", reason=told[:200], exc_info=error)
+        self._faults[task_id], self._refusals[task_id] = told, _STOPPED
+        self.metrics.of_task(task_id).task_phase("starting", number=None, since=self.clock())
+
+    async def _admit(self, place: TaskPlace) -> Hosted:
+        with task_lines(short_id(place.task.task_id)):
+            party = Party(self._make_parts(place))
+            await party.start()
+            hosted = self._assemble(party)
+            self._faults.pop(place.task.task_id, None)
+            self._refusals.pop(place.task.task_id, None)
+            self.running[place.task.task_id] = hosted
+            if self._serving:
+                self._begin(hosted)
+        return hosted
+
+    def _begin(self, hosted: Hosted) -> None:
+        with task_lines(hosted.short):  # the loops keep the context in which they are created
+            self._loops[hosted.party.task.task_id] = [asyncio.ensure_future(one()) for one in hosted.work]
+
+    async def run(self) -> None:
+        """Do the work of all tasks, and retry those that cannot start, until cancelled."""
+        self._serving = True
+        failing = Outage("tasks could not be retried", "tasks can be retried again")
+        try:
+            for hosted in self.running.values():
+                self._begin(hosted)
+            while True:
+                await asyncio.sleep(_RETRY_SECONDS)
+                try:
+                    await self._retry()
+                    failing.worked()
+                except Exception as error:
+                    failing.failed(type(error).__name__, error)
+        finally:
+            self._serving = False
+            for task_id in list(self._loops):
+                await self._end(task_id)
+
+    async def _retry(self) -> None:
+        """Try tasks that could not start, and follow what an operator has told another replica of this server."""
+        async with self._changing:
+            for task_id, place in (await asyncio.to_thread(self.files.all)).items():
+                record, runs = await self.ledger.task(task_id), task_id in self.running
+                if not runs and should_run(record, place):
+                    await self._try(place)
+                elif runs and not should_run(record, place):
+                    await self._release(task_id, _STOPPED)
+
+    async def _end(self, task_id: bytes) -> None:
+        loops = self._loops.pop(task_id, [])
+        for one in loops:
+            one.cancel()
+        for one in loops:
+            with suppress(asyncio.CancelledError):
+                await one
+
+    # Operators' changes.
+
+    async def start(self, task_id: bytes, order: Order) -> TaskStanding:
+        """Start a task whose files are here; it is opened first, so that a task that cannot run is refused."""
+        async with self._changing:
+            place = self.files.all().get(task_id)
+            record = await self.ledger.task(task_id)
+            if record is not None and record.state is TaskState.ARCHIVED:
+                place = None
+            if place is None:
+                raise TaskControlError(
+                    "this server has no files of the task; give its task.json to `secemb task start`, unless it was"
+                    " archived"
+                )
+            if task_id not in self.running:
+                await self._admit(place)
+            await self.ledger.start_task(task_id, place.task.encode(), order, self.clock())
+            get_logger().info("operator: task start", by=order.by, reason=order.reason, task=short_id(task_id))
+        return await self.standing(task_id)
+
+    async def add(self, spec: bytes, catalogue: bytes | None, order: Order) -> TaskStanding:
+        """Store the files of a task and start it."""
+        async with self._changing:
+            task = await asyncio.to_thread(self.files.add, spec, catalogue)
+        return await self.start(task.task_id, order)
+
+    async def stop(self, task_id: bytes, order: Order) -> TaskStanding:
+        """Stop a task. Its unfinished round stays as it is, and goes on when the task is started again."""
+        async with self._changing:
+            await self._known(task_id)
+            await self.ledger.stop_task(task_id, order, self.clock())
+            await self._release(task_id, _STOPPED)
+            get_logger().info("operator: task stop", by=order.by, reason=order.reason, task=short_id(task_id))
+        return await self.standing(task_id)
+
+    async def archive(self, task_id: bytes, order: Order) -> TaskStanding:
+        """Remove a stopped task's model and bodies for good; its rows in the ledger are kept."""
+        async with self._changing:
+            await self._known(task_id)
+            await self.ledger.archive_task(task_id, order, self.clock())
+            self._refusals[task_id] = _ARCHIVED
+            await self._remove(task_id)
+            get_logger().info("operator: task archive", by=order.by, reason=order.reason, task=short_id(task_id))
+        return await self.standing(task_id)
+
+    async def _known(self, task_id: bytes) -> TaskRecord:
+        record = await self.ledger.task(task_id)
+        if record is None:
+            raise UnknownTaskError("this server does not know the task; `secemb task list` shows those that it knows")
+        return record
+
+    async def _release(self, task_id: bytes, why: str) -> None:
+        self._refusals[task_id] = why
+        self._faults.pop(task_id, None)
+        hosted = self.running.pop(task_id, None)
+        await self._end(task_id)
+        if hosted is not None:
+            hosted.party.metrics.forget_task()
+
+    async def _remove(self, task_id: bytes) -> None:
+        """Remove the data and then the files of an archived task; at the next start this is repeated if interrupted."""
+        place = self.files.all().get(task_id)
+        if place is not None:
+            await remove_data(self._make_parts(place))
+            self.files.remove(task_id)
+
+    # What runs here.
+
+    def find(self, task_id: bytes) -> Hosted:
+        """Return a task that runs here, or raise with what the caller can do."""
+        hosted = self.running.get(task_id)
+        if hosted is not None:
+            return hosted
+        if task_id in self._refusals:
+            raise TaskStoppedError(self._refusals[task_id])
+        raise UnknownTaskError("this server does not serve that task")
+
+    async def of_round(self, round_id: bytes) -> Hosted:
+        """Return the task of a round; a round that nobody knows is refused by the only task, if there is one."""
+        record = None if self.only is not None else await self.ledger.round(round_id)
+        if record is not None:
+            return self.find(record.task_id)
+        if self.running:
+            return next(iter(self.running.values()))  # it refuses the round
+        raise TaskStoppedError(_NONE)
+
+    @property
+    def only(self) -> Hosted | None:
+        """Return the task if there is only one, and no other that could be meant."""
+        if len(self.running) != 1 or self._refusals:
+            return None
+        return next(iter(self.running.values()))
+
+    def choose(self, named: str | None) -> Hosted:
+        """Return the task of this id or short id; without one, the only task that runs here."""
+        if named is not None:
+            found = [one for one in {**self._refusals, **self.running} if one.hex().startswith(named)]
+            if len(named) < _SHORTEST or len(found) != 1:
+                raise UnknownTaskError("this server does not know that task; `secemb task list` shows those it knows")
+            return self.find(found[0])
+        if len(self.running) == 1:
+            return next(iter(self.running.values()))
+        if not self.running:
+            raise TaskStoppedError(_NONE)
+        tasks = ", ".join(f"{one.short} ({one.party.task.name})" for one in self.running.values())
+        raise TaskChoiceError(f"several tasks run on this server; name one of them with --task: {tasks}"[:240])
+
+    def known(self) -> set[bytes]:
+        """Return the tasks that run here or may be started again."""
+        return {*self.running, *self._refusals}
+
+    async def identify(self, named: str) -> bytes:
+        """Return the task whose id begins with these digits."""
+        found = [one.task_id for one in await self.standings() if one.task_id.hex().startswith(named)]
+        if len(found) != 1:
+            raise UnknownTaskError(f"{len(found) or 'no'} tasks here have an id that begins like this")
+        return found[0]
+
+    async def standing(self, task_id: bytes) -> TaskStanding:
+        """Return what is known about one task."""
+        return next(one for one in await self.standings() if one.task_id == task_id)
+
+    async def standings(self) -> list[TaskStanding]:
+        """Return all tasks that this server knows: those with files, and those in its ledger."""
+        places, records = self.files.all(), {one.task_id: one for one in await self.ledger.tasks()}
+        specs = {task_id: TaskSpec.decode(record.spec) for task_id, record in records.items()}
+        specs |= {task_id: place.task for task_id, place in places.items()}
+        return [
+            TaskStanding(
+                task_id=task_id,
+                name=spec.name,
+                state=self._state(task_id, records.get(task_id)),
+                in_settings=task_id in places and places[task_id].in_settings,
+                fault=self._faults.get(task_id),
+            )
+            for task_id, spec in specs.items()
+        ]
+
+    def _state(self, task_id: bytes, record: TaskRecord | None) -> str:
+        if task_id in self.running:
+            return TaskState.RUNNING.value
+        if task_id in self._faults:
+            return "failed"
+        if record is not None and record.state is not None:
+            return record.state.value
+        return "new" if record is None else "earlier"
+
+    async def readiness(self) -> list[Check]:
+        """Return the conditions of all tasks: the server is ready if one of them is."""
+        found = {one.short: list(await one.ready()) for one in self.running.values()}
+        faults = [Check(f"task {short_id(one)}", False, text, blocks=False) for one, text in self._faults.items()]
+        if not found:
+            return [*faults, Check("tasks", False, _NONE)]
+        checks = next(iter(found.values())) if len(found) == 1 else merge(found)
+        return [*checks, *faults]
+
+
+def should_run(record: TaskRecord | None, place: TaskPlace) -> bool:
+    """Return whether a task runs from the start: operators decide, and otherwise the settings."""
+    if record is None or record.state is None:
+        return place.in_settings
+    return record.state is TaskState.RUNNING
+
+
+def merge(found: Mapping[str, Sequence[Check]]) -> list[Check]:
+    """Return the checks of several tasks as one list; what is wrong with one task alone does not stop the others."""
+    everywhere = [one for one in next(iter(found.values())) if all(one in checks for checks in found.values())]
+    some_work = any(all(one.ok for one in checks) for checks in found.values())
+    single = [
+        Check(f"{one.check} of task {short}", one.ok, one.hint, blocks=not some_work)
+        for short, checks in found.items()
+        for one in checks
+        if one not in everywhere
+    ]
+    return [*everywhere, *single]
