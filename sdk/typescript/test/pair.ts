@@ -25,7 +25,7 @@ const FIELDS: Group = {
   bias_decay: "0", bias_rate: "0.05", bins: 4, bound: 2 ** 20, capacity: 6, catalogue: "", centre: "0", cohort: 8,
   dense_rate: "0.001", dense_size: 0, fraction_bits: 16, guard: "8", highest: "", initial_scale: "0.05", items: 17,
   join_seconds: 60, loss: "squared", lowest: "", min_cohort: 2, name: "faults", norm_bound: 0, optimiser: "adam", privacy: {},
-  protocol: "secemb/2", relay_key: "", ring_bits: 32, rounds: 100, row_decay: "0", row_rate: "0.02", row_width: 3,
+  protocol: "secemb/2", identity0: "", predecessor: "", relay_key: "", ring_bits: 32, rounds: 100, row_decay: "0", row_rate: "0.02", row_width: 3,
   schedule: "cosine", seed: 0, spread: "1", tables: 3, upload_seconds: 600,
 };
 
