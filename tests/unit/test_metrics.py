@@ -130,6 +130,7 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
         "secemb_quality", "secemb_privacy_epsilon", "secemb_privacy_epsilon_known",
         "secemb_privacy_rounds_left", "secemb_privacy_rounds_ahead", "secemb_ledger_full", "secemb_draining",
         "secemb_drained", "secemb_sum_norm", "secemb_panel_quality", "secemb_panel_worse", "secemb_compute_ready",
+        "secemb_conductor",
     }  # fmt: skip
     types = dict(re.findall(r"# TYPE (secemb_\w+) (\w+)", Metrics().render().decode()))
     assert types
