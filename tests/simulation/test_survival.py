@@ -153,6 +153,7 @@ async def test_a_server_that_lost_its_ledger_to_another_stops_conducting_and_wri
 async def test_a_regular_call_that_server_1_does_not_answer_makes_devices_wait_longer() -> None:
     """A step of a round waits a minute for a server 1 that hangs; devices would come back every few seconds."""
     async with a_pair() as pair:
+        await pair.step()  # before its first round, server 0 calls server 1 in a step too
         forecast = pair.server0.leader.forecast
 
         def wait() -> float:
