@@ -87,8 +87,8 @@ class Metrics(MetricFamilies):
         found._refused, found._aged, found._looked, found._resting = Tally(), 0.0, monotonic(), True
         found.safeguards = self.safeguards.of_task(found._task)
         found._age.labels(found._task).set_function(found._measure_age)
-        for counter in (found._rejected, found._conductor_failures):
-            counter.labels(found._task)  # an alert can detect the first one only if there was a zero before
+        for metric in (found._rejected, found._conductor_failures, found._retry):
+            metric.labels(found._task)  # an alert can detect the first one only if there was a zero before
         return found
 
     def forget_task(self) -> None:
