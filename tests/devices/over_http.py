@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import httpx
 import numpy as np
 import numpy.typing as npt
-from tests.devices.scripted import with_half
+from tests.devices.scripted import with_more
 from tests.e2e.servers import Servers
 
 from secemb_lab.loadtest.fleet import headers_of, path_of
@@ -154,7 +154,7 @@ class SpoilingDevice(Device):
     async def send_keys(self) -> None:
         await super().send_keys()
         assert self.updates is not None
-        self.updates = (with_half(self.updates[0]), with_half(self.updates[1]))
+        self.updates = (with_more(self.updates[0]), with_more(self.updates[1]))
 
     def headers(self, role: int, what: str) -> dict[str, str]:
         if what == "keys" or self.updates is None:
