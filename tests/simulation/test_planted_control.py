@@ -26,7 +26,7 @@ def go_on(machine: Rounds) -> None:
 
 
 def test_the_machine_finds_a_server_1_that_takes_part_while_it_is_paused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Responder, "_check_pause", lambda _: None)
+    monkeypatch.setattr(Responder, "check_pause", lambda _: None)
     machine = steered_machine()
     machine.pause(role=1)
     machine.everything_holds()

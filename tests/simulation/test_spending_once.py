@@ -34,7 +34,7 @@ async def test_two_rounds_at_once_cannot_spend_what_is_left_for_one() -> None:
     async with a_pair(privacy=budgeted("0.9")) as pair:
         party, rounds = pair.parties[1], [await sealed_over_nobody(pair, number) for number in (5, 6)]
         answers = await asyncio.gather(*map(party.share, rounds), **CATCH)
-        assert sorted(type(answer).__name__ for answer in answers) == ["BudgetSpentError", "bytes"]
+        assert sorted(type(answer).__name__ for answer in answers) == ["BudgetSpentError", "FileBlob"]
         assert (await party.spending.standing())[0].shares == 1
 
 

@@ -47,7 +47,7 @@ def fill(folder: Path, sessions: Iterable[Session], *, kind: str = "train") -> N
     with closing(sqlite3.connect(folder / "data" / "ledger.db")) as ledger:
         number = ledger.execute("SELECT COUNT(*) FROM rounds").fetchone()[0]
         round_id, task_id = hashlib.sha256(bytes([number])).digest(), bytes(32)
-        ledger.execute("INSERT OR IGNORE INTO tasks VALUES (?, ?, 0)", (task_id, b"{}"))
+        ledger.execute("INSERT OR IGNORE INTO tasks (task_id, spec, added_at) VALUES (?, ?, 0)", (task_id, b"{}"))
         columns = "round_id, task_id, number, kind, model_version, spec, state, opened_at, join_until, upload_until"
         values = (round_id, task_id, number, kind, 0, b"{}", "published", 0, 0, 0)
         ledger.execute(f"INSERT INTO rounds ({columns}) VALUES ({', '.join('?' * len(values))})", values)

@@ -15,7 +15,7 @@ from secemb_party.ui.views.measurements import Figures
 PATIENCE = 5.0  # seconds that a page waits for the peer
 GRACE = 120.0  # seconds that server 0 may be late: it calls every ten seconds, whatever rounds do
 _ANSWERED = "200"
-# Server 0's calls, by the last word of the route, in the order of a round.
+# Server 0's calls, by the end of the route, in the order of a round.
 _ASKED = {
     "standing": "which model is published here",
     "steering": "whether this server takes part",
@@ -27,10 +27,14 @@ _ASKED = {
     "verify": "to check the proofs of updates",
     "commit": "to seal a list of sessions",
     "share": "for the share of a sum",
+    "share/{sealed}/{first}": "for a piece of a share",
+    "models/{digest}/{first}": "to bring a piece of a model",
     "publish": "to end a round",
     "discard": "to discard a sum",
     "abort": "to abort a round",
     "rollback": "to roll back the model",
+    "succession": "to continue the task as its successor",
+    "successor": "for the successor of the task",
 }
 
 
@@ -105,12 +109,17 @@ def _calls(figures: Figures, role: int) -> list[tuple[str, float]]:
         words = {"ok": "answered", "refused": "refused", "unreachable": "not answered"}
         return [(words[name], count) for name, count in figures.by("secemb_peer_call_seconds_count", "outcome").items()]
     answered, everything = _peer_requests(figures, status=_ANSWERED), _peer_requests(figures)
-    found = [(words, answered[last]) for last, words in _ASKED.items() if last in answered]
+    found = [(words, answered[route]) for route, words in _ASKED.items() if route in answered]
     refused = sum(everything.values()) - sum(answered.values())
     return [*found, ("refused", refused)] if refused else found
 
 
 def _peer_requests(figures: Figures, **labels: str) -> dict[str, float]:
-    """Return how often each route of the peer channel was called, by its last word."""
+    """Return how often each route of the peer channel was called, by the end of the route."""
     found = figures.by("secemb_request_seconds_count", "route", **labels)
-    return {route.rsplit("/", 1)[1]: count for route, count in found.items() if route.startswith("/peer/")}
+    return {route_end(route): count for route, count in found.items() if route.startswith("/peer/")}
+
+
+def route_end(route: str) -> str:
+    """Return what distinguishes a route of the peer channel from the others."""
+    return route.removeprefix("/peer/v1/").removeprefix("rounds/{round}/")
