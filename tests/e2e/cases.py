@@ -341,6 +341,10 @@ CASES: dict[str, Case] = {
         bad=lambda place: (place.new(".json"), *place.both[:4], "--reason", "another app"),
         fix="does not exist",
     ),
+    "task succeed": Case(
+        bad=lambda place: (*place.both[:4], "--cohort", 3, "--reason", "more people"),
+        fix="create the next one with --server0 and --server1",
+    ),
     "task stop": Case(
         good=lambda place: (place.second_task(), *place.with_tasks, "--reason", "its app is gone"),
         says="stopped",

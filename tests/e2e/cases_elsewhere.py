@@ -7,6 +7,7 @@ _DEMO = "tests/e2e/test_demo.py"
 _DEV = "tests/e2e/test_dev.py"
 _SERVERS = "tests/e2e/test_cli_servers.py::test_devices_take_part_and_the_model_goes_on_and_back"
 _RECOVERY = "tests/e2e/test_recovery.py::test_an_optimiser_whose_state_does_not_fit_starts_over_and_it_is_recorded"
+_SUCCESSORS = "tests/e2e/test_successors.py::test_operators_add_items_and_devices_follow_also_after_a_restart"
 _BENCH = "tests/e2e/test_command.py::test_the_benchmark_writes_every_figure_it_prints"
 _LOADTEST = "tests/e2e/test_loadtest.py::test_devices_move_what_the_plan_says_of_their_transport"
 _MEMORY = "tests/e2e/test_loadtest.py::test_the_memory_of_real_servers_is_compared_with_the_plan"
@@ -42,6 +43,8 @@ ELSEWHERE: dict[tuple[str, str], str] = {
     **{("sequences", kind): _SEQUENCES for kind in (SUCCESS, JSON)},
     ("run list", BAD): "tests/e2e/test_cli_offline.py::test_a_damaged_run_is_named_and_the_others_are_listed",
     **{("wire", kind): _WIRE for kind in (SUCCESS, JSON)},
+    **{(f"task {name}", kind): _SUCCESSORS for name in ("agree", "succeed") for kind in (SUCCESS, JSON)},
+    ("task agree", BAD): _SUCCESSORS,
     ("serve", SUCCESS): "tests/e2e/test_processes.py::test_rounds_of_two_processes_end_published_with_exact_sums",
 }
 # They print nothing, or JSON always.

@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from secemb_party.storage import Model, ModelFiles, Shape
 from secemb_sdk.trust import make_context
+from secemb_shared.catalogue import FILE
 from secemb_shared.messages import TaskSpec
 from secemb_tools.cli.main import app
 from secemb_tools.local.process import free_ports
@@ -196,6 +197,7 @@ def set_up(
     databases: Mapping[int, str] | None = None,
     relayed: bool = False,
     there: str = HERE,
+    without: Collection[str] = (),  # options of `TASK` that are left out
 ) -> Servers:
     """Make both directories by the commands of docs/operating.md; `databases` are for ledgers in PostgreSQL, by role.
 
@@ -213,12 +215,19 @@ def set_up(
     urls = databases or {}
     for role, url in urls.items():
         name_database((first, second)[role] / "secemb.toml", url)
-    options = [word for name, value in {**TASK, **(changes or {})}.items() for word in (f"--{name}", value)]
+    options = [
+        word
+        for name, value in {**TASK, **(changes or {})}.items()
+        if name not in without
+        for word in (f"--{name}", value)
+    ]
     if relayed:
         (folder / "server1.pair.json").write_text(secemb("pair", "export", second))
-        options += ["--server1", folder / "server1.pair.json"]
+        options += ["--server1", folder / "server1.pair.json", "--server0", first]
     secemb("task", "create", "--out", folder / "task", *options)
     copy_files((folder / "task" / "server0").iterdir(), first / "task")
+    if (catalogue := folder / "task" / "server1" / FILE).exists():
+        copy_files([catalogue], second / "task")
     for server, name in ((first, "server0.pair.json"), (second, "server1.pair.json")):
         (folder / name).write_text(secemb("pair", "export", server))
     secemb("pair", "import", second, folder / "server0.pair.json")

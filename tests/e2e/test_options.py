@@ -146,6 +146,14 @@ def test_a_task_of_server_1_is_relayed(place: Place) -> None:
     made = json_of("task create", "--out", place.new(), *TASK, "--server1", place.resting / "server1.pair.json")
     assert made["transport"].startswith("relayed")
     assert len(made["relay_key"]) == 64
+    assert made["identity0"].startswith("none")
+
+
+def test_a_task_that_can_have_a_successor_names_both_servers(place: Place) -> None:
+    zero = ("--server0", place.server(0))
+    made = json_of("task create", "--out", place.new(), *TASK, "--server1", place.resting / "server1.pair.json", *zero)
+    assert len(made["identity0"]) == len(made["relay_key"]) == 64
+    assert "--server1" in refused("task", "create", "--out", place.new(), *TASK, *zero)
 
 
 PLAN: Words = ("--items", 2000, "--capacity", 50, "--seconds", 0.05)

@@ -11,7 +11,17 @@ from pathlib import Path
 import httpx
 from tests.integration.databases import empty_ledger
 from tests.simulation.faults import FaultyLine, Fuse, FusedDatabase, FusedModels, FusedShares, Line, LostError
-from tests.simulation.pair import AT_ONCE, IDENTITY, PATIENCE, PEER_TOKEN, TICKET_KEY, Clock, Pair, new_folder
+from tests.simulation.pair import (
+    AT_ONCE,
+    IDENTITY,
+    IDENTITY0,
+    PATIENCE,
+    PEER_TOKEN,
+    TICKET_KEY,
+    Clock,
+    Pair,
+    new_folder,
+)
 
 from secemb_party.compute.threads import ThreadCompute, Workers
 from secemb_party.http.dispatch import Dispatch, Find, of_device, of_operator, of_peer
@@ -31,6 +41,7 @@ from secemb_server0.peer import HttpPeer, HttpRelayLine
 from secemb_server0.peer_transport import PeerClient
 from secemb_server1.app import create_server1
 from secemb_server1.relay_keys import RelayKeys
+from secemb_shared.catalogue import FILE
 from secemb_shared.messages import TaskSpec
 
 ORDER = Order("tests", "a test")
@@ -67,6 +78,7 @@ class Town:
     folder: Path
     first: TaskSpec
     operators: Operators | None = None
+    catalogue: bytes | None = None
     clock: Clock = field(default_factory=Clock)
     line: Line = field(default_factory=Line)
     hosts: list[Host] = field(default_factory=list)
@@ -79,6 +91,8 @@ class Town:
     async def open(self) -> "Town":
         """Start both servers with the task of their settings."""
         (self.folder / "task.json").write_bytes(self.first.encode())
+        if self.catalogue is not None:
+            (self.folder / FILE).write_bytes(self.catalogue)
         self.hosts = [await self._host(role) for role in (0, 1)]
         self.devices = [self._dispatch(role, of_device, lambda one: one.devices) for role in (0, 1)]
         self.desks = [self._desk(role) for role in (0, 1)]
@@ -149,15 +163,21 @@ class Town:
         opened = await Ledger.open(f"sqlite:///{path}", migrate=False)
         ledger, workers, metrics = Ledger(FusedDatabase(opened._database, fuse)), Workers(threads=1), Metrics()
 
+        def models_of(task: TaskSpec) -> FusedModels:
+            models = FusedModels(folder / "models", task.task_id, Shape.of(task))
+            models.fuse = fuse
+            return models
+
         def parts(place: TaskPlace) -> Parts:
-            models = FusedModels(folder / "models", place.task.task_id, Shape.of(place.task))
             shares = FusedShares(folder)
-            models.fuse = shares.fuse = fuse
+            shares.fuse = fuse
             return Parts(
                 role=role,
                 task=place.task,
                 ledger=ledger,
-                models=models,
+                models=models_of(place.task),
+                identity=IDENTITY if role else IDENTITY0,
+                store_of=models_of,
                 shares=shares,
                 workers=workers,
                 memory=Memory(),
@@ -224,13 +244,15 @@ class Town:
 
 
 @asynccontextmanager
-async def a_town(first: TaskSpec, operators: bytes | None = None) -> AsyncIterator[Town]:
+async def a_town(
+    first: TaskSpec, operators: bytes | None = None, *, catalogue: bytes | None = None
+) -> AsyncIterator[Town]:
     """Run two servers in a folder of their own."""
     folder = new_folder()
     listed = folder / "operators.json"
     if operators is not None:
         listed.write_bytes(operators)
-    town = Town(folder, first, Operators(listed) if operators is not None else None)
+    town = Town(folder, first, Operators(listed) if operators is not None else None, catalogue)
     try:
         yield await town.open()
     finally:

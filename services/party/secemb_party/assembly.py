@@ -63,6 +63,7 @@ class Ground:
             models=open_models(settings, task, self.stores.objects),
             shares=self.stores.shares,
             objects=self.stores.objects,
+            identity=server_identity(settings),
             store_of=lambda task: open_models(settings, task, self.stores.objects),
             workers=self.workers,
             memory=self.memory,
@@ -179,6 +180,21 @@ def ticket_private_key(settings: Settings) -> Ed25519PrivateKey:
         raise SettingsError("task.ticket_key_file: not a private key; `secemb task create` generates one") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise SettingsError("task.ticket_key_file: not an Ed25519 key; `secemb task create` generates one")
+    return key
+
+
+def server_identity(settings: Settings) -> Ed25519PrivateKey | None:
+    """Return the key with which this server signs its task's successor, if it has one; on server 1, also relay keys."""
+    file = settings.task.identity_file if settings.role == 0 else settings.relay.identity_file
+    if file is None:
+        return None
+    name = "task.identity_file" if settings.role == 0 else "relay.identity_file"
+    try:
+        key = load_pem_private_key(file.content, password=None)
+    except (ValueError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise SettingsError(f"{name}: not an Ed25519 private key; `secemb init` generates one")
     return key
 
 

@@ -93,6 +93,7 @@ class Task(Section):
     catalogue_file: PublicFile | None = None  # None: catalogue.csv beside the task's file
     ticket_key_file: Secret | None = None
     ticket_public_file: PublicFile | None = None
+    identity_file: Secret | None = None  # of server 0; server 1's identity is relay.identity_file
 
 
 class Relay(Section):
@@ -213,6 +214,7 @@ _ONLY_FOR: dict[int, tuple[str, ...]] = {
         "panel.every",
         "panel.margin",
         "panel.roll_back",
+        "task.identity_file",
     ),
     1: ("relay.identity_file",),
 }

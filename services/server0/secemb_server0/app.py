@@ -217,9 +217,9 @@ def _assembly(settings: Settings, ground: Ground, host: Callable[[], Host]) -> C
             work=[
                 lambda: conduct(leader),
                 lambda: call_peer(leader),
-                lambda: keep_up(party, hosted=host().known),
                 Replica(party).run,
             ],
+            upkeep=[lambda: keep_up(party, hosted=host().known)],
         )
 
     return assemble

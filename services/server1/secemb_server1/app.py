@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from fastapi import Depends, FastAPI, Security
 
-from secemb_party.assembly import Ground, find_operators
+from secemb_party.assembly import Ground, find_operators, server_identity
 from secemb_party.errors import SettingsError
 from secemb_party.file_watch import FileWatch
 from secemb_party.http.app import metrics_app, new_app, operator_app
@@ -117,16 +114,11 @@ def relay_keys(settings: Settings, task: TaskSpec) -> RelayKeys | None:
     """Return the keys that devices encrypt to, if the task is relayed."""
     if not task.relays:
         return None
-    if settings.relay.identity_file is None:
+    identity = server_identity(settings)
+    if identity is None:
         raise SettingsError(
             "relay.identity_file: required for a relayed task; set it to the key that `secemb init` generated"
         )
-    try:
-        identity = load_pem_private_key(settings.relay.identity_file.content, password=None)
-    except (ValueError, UnsupportedAlgorithm):
-        identity = None
-    if not isinstance(identity, Ed25519PrivateKey):
-        raise SettingsError("relay.identity_file: not an Ed25519 private key; `secemb init` generates one")
     if identity.public_key().public_bytes_raw().hex() != task.relay_key:
         raise SettingsError(
             "relay.identity_file: does not match the task's relay_key; create the task with this server's key"
@@ -209,7 +201,8 @@ def _assembly(
             operator=server.operator,
             peer=server.peer,
             ready=party.readiness,
-            work=[lambda: keep_up(party, hosted=host().known), lambda: await_calls(party), Replica(party).run],
+            work=[lambda: await_calls(party), Replica(party).run],
+            upkeep=[lambda: keep_up(party, hosted=host().known)],
         )
 
     return assemble

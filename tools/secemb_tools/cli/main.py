@@ -17,6 +17,7 @@ from secemb_tools.cli import (
     run,
     server,
     simulate,
+    successor,
     task,
     token,
 )
@@ -77,6 +78,8 @@ for command in (
     app.command()(command)
 task.app.command()(control.pause)
 task.app.command()(control.resume)
+task.app.command()(successor.succeed)
+task.app.command()(successor.agree)
 for name, group in {
     "run": run.app,
     "data": data.app,

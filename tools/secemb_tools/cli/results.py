@@ -30,6 +30,7 @@ from secemb_tools.operate import (
     rotation,
     settings,
     status,
+    successors,
     task_summary,
     tokens,
 )
@@ -248,6 +249,7 @@ RESULTS: dict[str, Any] = {
     "run show": Run,
     "simulate": Run,
     "status": status.Status,  # with --watch, one per line
+    "task agree": successors.Agreement,
     "task archive": operator_api.KnownTask,
     "task create": task_summary.TaskSummary,
     "task list": list[operator_api.KnownTask],
@@ -256,6 +258,7 @@ RESULTS: dict[str, Any] = {
     "task show": task_summary.TaskSummary,
     "task start": operator_api.KnownTask,
     "task stop": operator_api.KnownTask,
+    "task succeed": successors.Agreement,
     "token create": list[tokens.NewToken],
     "token import": tokens.ImportedTokens,
     "token list": list[tokens.TokenRow],

@@ -115,13 +115,17 @@ def create(
     server1: Annotated[
         Path | None, typer.Option(help="Server 1's pair file: allows devices to send everything through server 0.")
     ] = None,
+    server0: Annotated[
+        Path | None,
+        typer.Option(help="Server 0's directory: with --server1, allows the task to go on as a successor."),
+    ] = None,
     privacy: Annotated[
         Path | None, typer.Option(help="A privacy file (docs/privacy.md): the servers then add noise.")
     ] = None,
     json: AsJson = False,
 ) -> None:
     """Create a task, or explain why it would not be safe."""
-    from secemb_tools.operate.task_files import read_items_file, relay_key_of, write_task
+    from secemb_tools.operate.task_files import identity_of, read_items_file, relay_key_of, write_task
     from secemb_tools.operate.task_summary import describe_task, warning_of
     from secemb_tools.operate.tasks import TaskOptions, make_task
     from secemb_tools.specification import fraction_bits_of
@@ -130,6 +134,8 @@ def create(
         count, file = read_items_file(catalogue, items) if catalogue is not None else (items, None)
         if count is None:
             raise OperationError("give --items, or --catalogue with a file that lists them")
+        if server0 is not None and server1 is None:
+            raise OperationError("--server0 needs --server1 as well: both servers sign a task's successor")
         options = TaskOptions(
             name=name,
             items=count,
@@ -166,6 +172,7 @@ def create(
             highest=highest,
             centre=centre,
             spread=spread,
+            identity0=identity_of(server0) if server0 is not None else "",
             relay_key=relay_key_of(server1) if server1 is not None else "",
             privacy=privacy,
         )

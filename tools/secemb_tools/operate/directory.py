@@ -78,7 +78,8 @@ def _peer(role: int, at: Addresses) -> str:
 
 def _rest(role: int, at: Addresses) -> str:
     ticket = (
-        'ticket_key_file = "task/ticket.key"       # secret; signs tickets'
+        'ticket_key_file = "task/ticket.key"       # secret; signs tickets\n'
+        'identity_file = "secrets/identity.key"    # secret; signs the successor of a task that has its public half'
         if role == 0
         else 'ticket_public_file = "task/ticket.pub"    # server 0\'s; this server checks each ticket itself'
     )
@@ -209,6 +210,11 @@ class ServerDirectory:
         return self.folder / "secrets" / "relay.key"
 
     @property
+    def identity(self) -> Path:
+        """Return server 0's identity, which signs its tasks' successors: secret, on server 0 only."""
+        return self.folder / "secrets" / "identity.key"
+
+    @property
     def operators(self) -> Path:
         """Return the operator tokens, by their hashes."""
         return self.folder / "secrets" / "operators.json"
@@ -273,6 +279,7 @@ def install(folder: Path, role: int, addresses: Addresses) -> Installed:
     write_new(home.certificate, identity.certificate, mode=PUBLIC)
     if role == 0:
         write_new(home.token, new_token().encode() + b"\n", mode=SECRET)
+        write_new(home.identity, private_pem(Ed25519PrivateKey.generate()), mode=SECRET)
     else:
         write_new(home.relay_identity, private_pem(Ed25519PrivateKey.generate()), mode=SECRET)
     token, operator = new_operator(FIRST_OPERATOR, OperatorRole.ADMIN, time.time())

@@ -23,7 +23,7 @@ class KnownTask(TypedDict):
 
     task: str  # its id
     name: str
-    state: str  # running, stopped, archived, failed, new, or earlier
+    state: str  # running, succeeded, stopped, archived, failed, new, or earlier
     in_settings: bool
     fault: str | None  # why it cannot run
 
@@ -69,6 +69,10 @@ class OperatorClient:
         """Return the answer to a POST with a JSON body."""
         return self._ask("POST", path, {"reason": reason}, body)
 
+    def delete(self, path: str, *, reason: str) -> Any:
+        """Return the answer to a DELETE."""
+        return self._ask("DELETE", path, {"reason": reason})
+
     def tasks(self) -> list[KnownTask]:
         """Return the tasks that the server knows."""
         found: list[KnownTask] = self._ask("GET", "tasks")
@@ -88,6 +92,8 @@ class OperatorClient:
         """Return a task by its name or the first digits of its id."""
         known = self.tasks()
         found = [one for one in known if named == one["name"] or (len(named) > 3 and one["task"].startswith(named))]
+        if len(found) > 1:  # a task and its predecessors may have the same name
+            found = [one for one in found if one["state"] not in ("succeeded", "archived")] or found
         if len(found) != 1:
             listed = ", ".join(f"{one['task'][:8]} ({one['name']}, {one['state']})" for one in known) or "none"
             raise OperationError(f"{len(found) or 'no'} tasks at {self.url} are called {named}; it knows: {listed}")

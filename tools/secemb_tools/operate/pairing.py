@@ -82,7 +82,7 @@ def export_pair(folder: Path) -> PairFile:
             certificate=certificate.decode(),
             next_certificate=_text_of(home.next_certificate),
             peer_url=_peer_url(settings, certificate),
-            relay_key=_relay_key(home.relay_identity),
+            relay_key=public_identity(home.relay_identity),
         )
     if not home.task.exists() or not home.ticket_key.exists():
         raise OperationError(
@@ -207,8 +207,8 @@ def _public_of(path: Path) -> str:
     return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
-def _relay_key(path: Path) -> str | None:
-    """Return the public half of server 1's relay identity, if it has one."""
+def public_identity(path: Path) -> str | None:
+    """Return the public half of a server's identity, if it has one."""
     if not path.exists():
         return None
     try:

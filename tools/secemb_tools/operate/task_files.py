@@ -9,8 +9,8 @@ from secemb_shared.catalogue import FILE as CATALOGUE
 from secemb_shared.messages import TaskSpec
 from secemb_tools.datasets.catalogue import catalogue_from
 from secemb_tools.errors import OperationError
-from secemb_tools.operate.directory import PUBLIC, SECRET, write_new
-from secemb_tools.operate.pairing import read_pair
+from secemb_tools.operate.directory import PUBLIC, SECRET, ServerDirectory, write_new
+from secemb_tools.operate.pairing import public_identity, read_pair
 
 
 def write_task(task: TaskSpec, out: Path, catalogue: bytes | None = None) -> None:
@@ -50,3 +50,15 @@ def relay_key_of(pair_file: Path) -> str:
             f"{pair_file} has no relay_key; export it from server 1's directory with secemb pair export"
         )
     return pair.relay_key
+
+
+def identity_of(folder: Path) -> str:
+    """Return the public half of the identity in server 0's directory."""
+    path = ServerDirectory(folder).identity
+    identity = public_identity(path)
+    if identity is None:
+        raise OperationError(
+            f"{path} not found; name the directory that `secemb init --role 0` created, or see docs/operating.md for a"
+            " directory of an earlier version"
+        )
+    return identity

@@ -28,6 +28,8 @@ class TaskSummary(TypedDict):
     bytes_down_per_device: int
     transport: str
     relay_key: str
+    identity0: str
+    predecessor: str
     bytes_up_relayed: int
     bytes_down_relayed: int
     bytes_are: str
@@ -75,6 +77,8 @@ def describe_task(task: TaskSpec) -> TaskSummary:
         "bytes_down_per_device": sizes.download + 4 * task.dense_size,
         "transport": _describe_transport(task),
         "relay_key": task.relay_key or "none: created without --server1",
+        "identity0": task.identity0 or "none: created without --server0; the task cannot have a successor",
+        "predecessor": task.predecessor or "none: the first task of its chain",
         "bytes_up_relayed": sizes.relayed_upload,
         "bytes_down_relayed": sizes.relayed_download + 4 * task.dense_size,
         "bytes_are": BYTES_ARE,

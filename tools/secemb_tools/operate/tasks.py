@@ -69,6 +69,7 @@ class TaskOptions:
     lowest: float | None = None  # the ends of the scale
     highest: float | None = None
     norm_bound: float | None = None  # norm of a whole update; None: the default, 0: devices prove nothing
+    identity0: str = ""  # server 0's identity; without both identities the task can have no successor
     relay_key: str = ""  # server 1's relay identity; without it devices call both servers
     privacy: Path | None = None  # a file as in docs/privacy.md; without it there is no noise
     catalogue: bytes | None = None  # the file with the ids and titles of the items
@@ -95,6 +96,7 @@ def make_task(options: TaskOptions) -> TaskSpec:
         join_seconds=options.join_seconds,
         upload_seconds=options.upload_seconds,
         seed=options.seed,
+        identity0=options.identity0,
         relay_key=options.relay_key,
         catalogue=digest_of(options.catalogue) if options.catalogue is not None else "",
         privacy=read_privacy(options.privacy, rounds=training["rounds"], ring=ring)

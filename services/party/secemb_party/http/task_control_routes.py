@@ -13,7 +13,8 @@ from secemb_party.http.request_body import Patience, read_small
 from secemb_party.http.requests import JSON, describe_json, parse_message, require_media_type
 from secemb_party.operators import Operators
 from secemb_party.tenancy.errors import TaskControlError, UnknownTaskError
-from secemb_party.tenancy.host import Host, TaskStanding
+from secemb_party.tenancy.host import Host
+from secemb_party.tenancy.standings import TaskStanding
 from secemb_shared.catalogue import LARGEST
 from secemb_shared.errors import LengthError
 
@@ -45,7 +46,8 @@ class TaskStandingView(BaseModel):
 
     task: str  # its id
     name: str
-    state: str  # running, stopped, archived, failed, new if it was never started, or earlier if it ran alone before
+    # running, succeeded, stopped, archived, failed, new if it was never started, or earlier if it ran alone before
+    state: str
     in_settings: bool  # the settings name its file
     fault: str | None  # why it cannot run
 

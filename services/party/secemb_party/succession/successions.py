@@ -70,6 +70,8 @@ class Successions:
             task = TaskSpec.decode(spec)
             check_continuation(self._task, task)
             check_budget(self._task, task, budget)
+            if catalogue is None and self._catalogue is not None and task.catalogue == self._task.catalogue:
+                catalogue = bytes(read_all(self._catalogue))
             rows = self._map(task, catalogue, start)
         except SecEmbError as error:
             raise SuccessionRefusedError(str(error)) from error
@@ -147,6 +149,11 @@ class Successions:
     async def row_map(self) -> bytes:
         """Return the row map of the successor."""
         return await asyncio.to_thread((self.folder / ROWS).read_bytes)
+
+    def catalogue(self) -> bytes | None:
+        """Return the catalogue of the successor, if it has one."""
+        path = self.folder / FILE
+        return path.read_bytes() if path.exists() else None
 
     # The switch.
 

@@ -5,7 +5,7 @@ task waits for: a task that is paused, stuck or finished does not delay another.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +18,11 @@ from secemb_party.metrics import Metrics
 from secemb_party.operators import Order
 from secemb_party.parts import Clock, Parts
 from secemb_party.service import Check, Party
+from secemb_party.succession.links import read_link
 from secemb_party.tenancy.errors import TaskChoiceError, TaskControlError, TaskStoppedError, UnknownTaskError
 from secemb_party.tenancy.places import TaskPlace, TaskPlaces
 from secemb_party.tenancy.removal import remove_data
+from secemb_party.tenancy.standings import TaskStanding, merge, should_run
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import TaskSpec
 
@@ -29,6 +31,7 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 _PASSING = (LedgerUnavailableError, StorageUnavailableError)
 _RETRY_SECONDS = 10.0
 _SHORTEST = 4  # digits by which a task can be named
+_BY_BOTH = Order("both operators", "the servers switched to this successor")
 _STOPPED = "the operator of this server has stopped the task; `secemb task start` starts it again"
 _ARCHIVED = "the operators have ended this task; ask them for the next one"
 _NONE = "no task is running on this server; start one with `secemb task start`"
@@ -43,23 +46,18 @@ class Hosted:
     ready: Callable[[], Awaitable[Sequence[Check]]]
     operator: App | None = None  # None: there is no operator's interface
     peer: App | None = None  # on server 1
-    work: Sequence[Work] = ()  # loops that run until they are cancelled
+    work: Sequence[Work] = ()  # loops that run until the task has a successor, or is stopped
+    upkeep: Sequence[Work] = ()  # loops that run until the task is stopped
 
     @property
     def short(self) -> str:
         """Return the short id of the task."""
         return short_id(self.party.task.task_id)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskStanding:
-    """A task that this server knows."""
-
-    task_id: bytes
-    name: str
-    state: str  # running, stopped, archived, failed, or new if it was never started
-    in_settings: bool
-    fault: str | None = None  # why it cannot run
+    @property
+    def succeeded(self) -> bool:
+        """Return whether the task has a successor: it is here only for devices that have not followed yet."""
+        return self.party.successions.link is not None
 
 
 class Host:
@@ -82,8 +80,10 @@ class Host:
         self._refusals: dict[bytes, str] = {}  # of tasks that are known here and do not run: what devices are told
         self._faults: dict[bytes, str] = {}  # of tasks that should run and cannot
         self._loops: dict[bytes, list[asyncio.Task[None]]] = {}
+        self._retired: set[bytes] = set()  # tasks with a successor, whose loops have ended
         self._serving = False
         self._changing = asyncio.Lock()
+        self._switched = asyncio.Event()  # a task has got a successor, which should run
         self.close = close  # what the tasks share
 
     async def open(self) -> None:
@@ -101,8 +101,38 @@ class Host:
                 self._fail(record.task_id, SettingsError("its files are missing; start it again with its task.json"))
             elif record.state is not None and not known:
                 await self._note_rest(record)
+        await self._follow()
         if first is not None and not self.running:
             raise first
+
+    async def _follow(self) -> None:
+        """Start the successors of tasks that both servers have ended, unless an operator has decided otherwise."""
+        ended = [one for one in self.running.values() if one.succeeded]
+        for hosted in ended:  # grows with each successor that has one itself
+            link = hosted.party.successions.link
+            if link is None or link.task.task_id in self.running:
+                continue
+            task_id, spec = link.task.task_id, link.task.encode()
+            record = await self.ledger.task(task_id)
+            if record is not None and record.state is not None:
+                continue
+            try:
+                catalogue = await asyncio.to_thread(hosted.party.successions.catalogue)
+                await asyncio.to_thread(self.files.add, spec, catalogue)
+            except (OSError, TaskControlError) as error:  # a full disk, or a ledger restored without these files
+                self._fail(task_id, error)
+                continue
+            await self.ledger.start_task(task_id, spec, _BY_BOTH, self.clock())
+            if await self._try(self.files.all()[task_id]) is None:
+                get_logger().info("the successor runs", task=short_id(task_id))
+                ended += [self.running[task_id]] if self.running[task_id].succeeded else []
+
+    async def _retire(self) -> None:
+        """End the rounds of tasks that have a successor; they only serve the link from now on."""
+        for task_id, hosted in self.running.items():
+            if hosted.succeeded and task_id in self._loops and task_id not in self._retired:
+                await self._end(task_id)
+                self._begin(hosted)
 
     async def _note_rest(self, record: TaskRecord) -> None:
         """Note why a task does not run; complete an archiving that a crash has interrupted."""
@@ -136,6 +166,7 @@ class Host:
             party = Party(self._make_parts(place))
             await party.start()
             hosted = self._assemble(party)
+            party.successions.found = lambda _link: self._switched.set()
             self._faults.pop(place.task.task_id, None)
             self._refusals.pop(place.task.task_id, None)
             self.running[place.task.task_id] = hosted
@@ -144,8 +175,12 @@ class Host:
         return hosted
 
     def _begin(self, hosted: Hosted) -> None:
+        task_id, loops = hosted.party.task.task_id, [*hosted.upkeep, *([] if hosted.succeeded else hosted.work)]
+        if hosted.succeeded:
+            self._retired.add(task_id)
+            hosted.party.metrics.forget_task()
         with task_lines(hosted.short):  # the loops keep the context in which they are created
-            self._loops[hosted.party.task.task_id] = [asyncio.ensure_future(one()) for one in hosted.work]
+            self._loops[task_id] = [asyncio.ensure_future(one()) for one in loops]
 
     async def run(self) -> None:
         """Do the work of all tasks, and retry those that cannot start, until cancelled."""
@@ -155,9 +190,12 @@ class Host:
             for hosted in self.running.values():
                 self._begin(hosted)
             while True:
-                await asyncio.sleep(_RETRY_SECONDS)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._switched.wait(), _RETRY_SECONDS)
+                switched = self._switched.is_set()
+                self._switched.clear()
                 try:
-                    await self._retry()
+                    await self.check(retire=not switched)
                     failing.worked()
                 except Exception as error:
                     failing.failed(type(error).__name__, error)
@@ -166,9 +204,12 @@ class Host:
             for task_id in list(self._loops):
                 await self._end(task_id)
 
-    async def _retry(self) -> None:
-        """Try tasks that could not start, and follow what an operator has told another replica of this server."""
+    async def check(self, *, retire: bool = True) -> None:
+        """Try tasks that could not start, start successors, and do what an operator has told another replica."""
         async with self._changing:
+            await self._follow()
+            if retire:  # not at once: the task first shows that it has ended
+                await self._retire()
             for task_id, place in (await asyncio.to_thread(self.files.all)).items():
                 record, runs = await self.ledger.task(task_id), task_id in self.running
                 if not runs and should_run(record, place):
@@ -178,6 +219,7 @@ class Host:
 
     async def _end(self, task_id: bytes) -> None:
         loops = self._loops.pop(task_id, [])
+        self._retired.discard(task_id)
         for one in loops:
             one.cancel()
         for one in loops:
@@ -223,11 +265,20 @@ class Host:
         """Remove a stopped task's model and bodies for good; its rows in the ledger are kept."""
         async with self._changing:
             await self._known(task_id)
+            await self._check_unneeded(task_id)
             await self.ledger.archive_task(task_id, order, self.clock())
             self._refusals[task_id] = _ARCHIVED
             await self._remove(task_id)
             get_logger().info("operator: task archive", by=order.by, reason=order.reason, task=short_id(task_id))
         return await self.standing(task_id)
+
+    async def _check_unneeded(self, task_id: bytes) -> None:
+        link = await read_link(self.ledger, task_id)
+        after = await self.ledger.task(link.task.task_id) if link is not None else None
+        if link is not None and (after is None or after.state is not TaskState.ARCHIVED):
+            raise TaskControlError(
+                "devices that were away follow this task to its successor; keep it, or archive its successor first"
+            )
 
     async def _known(self, task_id: bytes) -> TaskRecord:
         record = await self.ledger.task(task_id)
@@ -284,8 +335,9 @@ class Host:
             if len(named) < _SHORTEST or len(found) != 1:
                 raise UnknownTaskError("this server does not know that task; `secemb task list` shows those it knows")
             return self.find(found[0])
-        if len(self.running) == 1:
-            return next(iter(self.running.values()))
+        current = [one for one in self.running.values() if not one.succeeded]
+        if len(current) == 1 or len(self.running) == 1:
+            return next(iter(current or self.running.values()))
         if not self.running:
             raise TaskStoppedError(_NONE)
         tasks = ", ".join(f"{one.short} ({one.party.task.name})" for one in self.running.values())
@@ -324,7 +376,7 @@ class Host:
 
     def _state(self, task_id: bytes, record: TaskRecord | None) -> str:
         if task_id in self.running:
-            return TaskState.RUNNING.value
+            return "succeeded" if self.running[task_id].succeeded else TaskState.RUNNING.value
         if task_id in self._faults:
             return "failed"
         if record is not None and record.state is not None:
@@ -333,29 +385,10 @@ class Host:
 
     async def readiness(self) -> list[Check]:
         """Return the conditions of all tasks: the server is ready if one of them is."""
-        found = {one.short: list(await one.ready()) for one in self.running.values()}
+        current = [one for one in self.running.values() if not one.succeeded] or list(self.running.values())
+        found = {one.short: list(await one.ready()) for one in current}
         faults = [Check(f"task {short_id(one)}", False, text, blocks=False) for one, text in self._faults.items()]
         if not found:
             return [*faults, Check("tasks", False, _NONE)]
         checks = next(iter(found.values())) if len(found) == 1 else merge(found)
         return [*checks, *faults]
-
-
-def should_run(record: TaskRecord | None, place: TaskPlace) -> bool:
-    """Return whether a task runs from the start: operators decide, and otherwise the settings."""
-    if record is None or record.state is None:
-        return place.in_settings
-    return record.state is TaskState.RUNNING
-
-
-def merge(found: Mapping[str, Sequence[Check]]) -> list[Check]:
-    """Return the checks of several tasks as one list; what is wrong with one task alone does not stop the others."""
-    everywhere = [one for one in next(iter(found.values())) if all(one in checks for checks in found.values())]
-    some_work = any(all(one.ok for one in checks) for checks in found.values())
-    single = [
-        Check(f"{one.check} of task {short}", one.ok, one.hint, blocks=not some_work)
-        for short, checks in found.items()
-        for one in checks
-        if one not in everywhere
-    ]
-    return [*everywhere, *single]
