@@ -75,10 +75,8 @@ def test_operators_add_items_and_devices_follow_also_after_a_restart(tmp_path: P
         assert "same row_width" in refused("task", "agree", wider(out / "task.json"), *one, *WHY)
         assert json_of("task agree", out / "task.json", *one, *WHY)["agreement"] == made["agreement"]
         old, new = servers.task.task_id.hex(), str(made["successor"])
-        for role in (0, 1):
-            wait_for(
-                "the successor runs", lambda role=role: states(servers, role) == {old: "succeeded", new: "running"}
-            )
+        after = {old: "succeeded", new: "running"}
+        wait_for("the successor runs", lambda: [states(servers, role) for role in (0, 1)] == [after] * 2)
         asyncio.run(round_of(servers, "new2"))
         for server in servers.pair:
             assert server.stop() == 0
@@ -86,13 +84,10 @@ def test_operators_add_items_and_devices_follow_also_after_a_restart(tmp_path: P
             server.launch()
         for server in servers.pair:
             server.await_alive()
-            wait_for("it is ready", lambda server=server: server.get("/readyz") == 200)
             assert fetch(f"{server.url}/v1/tasks/{old}/successor").json()["signatures"]
+        wait_for("both are ready", lambda: all(server.get("/readyz") == 200 for server in servers.pair))
         asyncio.run(round_of(servers, "new1"))
-        for task, count in ((old, 1), (new, 2)):
-            wait_for(
-                "the rounds end", lambda task=task, count=count: published(servers, task) == [(count,)] * 2, seconds=60
-            )
+        wait_for("all rounds end", lambda: [published(servers, one) for one in (old, new)] == [[(1,)] * 2, [(2,)] * 2])
         assert json_of("status", *zero, *one)["servers"][0]["task"] == servers.task.name
         shown = json_of("task show", out / "task.json")
         assert (shown["predecessor"], shown["identity0"]) == (old, servers.task.identity0)

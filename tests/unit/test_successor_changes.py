@@ -13,7 +13,7 @@ from secemb_tools.specification import build_task, default_norm_bound, direct_ge
 
 def make_task(**changes: object) -> TaskSpec:
     fields = {"name": "films", "items": 400, "row_width": 9, "capacity": 20, "fraction_bits": 16, "bound": 2**17}
-    return build_task(**{**fields, "cohort": 10, "min_cohort": 2, **SUCCEEDED, **changes})  # type: ignore[arg-type]
+    return build_task(**{**fields, "cohort": 10, "min_cohort": 2, **SUCCEEDED, **changes})
 
 
 def test_layout_and_default_norm_bound_follow_from_the_capacity() -> None:
