@@ -43,7 +43,8 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_init_makes_a_complete_directory_that_only_its_owner_can_read(tmp_path: Path) -> None:
     shown = json.loads(secemb("init", "--role", 0, "--dir", tmp_path / "s", "--host", "zero.example", "--json"))
     names = set(files(tmp_path / "s"))
-    assert names == {"secemb.toml", "tls/peer.crt", "secrets/peer.key", "secrets/peer.token", "secrets/operators.json"}
+    secrets = {f"secrets/{name}" for name in ("identity.key", "operators.json", "peer.key", "peer.token")}
+    assert names == {"secemb.toml", "tls/peer.crt", *secrets}
     for path in (tmp_path / "s").rglob("*"):
         mode = stat.S_IMODE(path.stat().st_mode)
         assert mode == (0o700 if path.is_dir() else 0o644 if path.suffix == ".crt" else 0o600), path
@@ -73,6 +74,7 @@ def test_each_secret_is_in_one_file_only(pair: Servers) -> None:
     everything = files(pair.folder)
     secrets = [
         (pair.pair[0].folder / "secrets" / "peer.token").read_bytes().strip(),
+        (pair.pair[0].folder / "secrets" / "identity.key").read_bytes(),
         *(server.folder.joinpath("secrets", "peer.key").read_bytes() for server in pair.pair),
     ]
     for secret in secrets:
@@ -222,7 +224,7 @@ def test_a_task_is_the_same_for_both_and_can_be_shown(tmp_path: Path) -> None:
     ("options", "words"),
     [
         (["--capacity", 61], "--capacity must be at most --items"),
-        (["--cohort", 40_000, "--clip", 1], "lower the cohort, the clip or the fraction bits, or use the 64-bit ring"),
+        (["--cohort", 40_000, "--clip", 1], "lower the cohort, the clip or the fraction bits, or use a larger ring"),
         (["--min-cohort", 1], "min_cohort must be at least 2"),
         (["--min-cohort", 5], "at most the cohort"),
         (["--clip", "nan"], "finite"),

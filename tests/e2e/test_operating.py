@@ -1,6 +1,6 @@
 """docs/operating.md, typed from its first line to its last by two operators in one fresh shell.
 
-Every block of commands is run as it stands, in order, but the one of `ELSEWHERE`. Only what the page itself calls a
+Every block of commands is run as it stands, in order, but those of `ELSEWHERE`. Only what the page itself calls a
 choice differs: where it is installed, ports that are free here, a small task, relayed, and a ledger that moves to
 PostgreSQL. The package is built and installed as the page says; what it depends on is there already, because tests
 contact no other machine. A server is started where the page says `secemb serve`, and the shell goes on when it answers.
@@ -25,7 +25,8 @@ from secemb_tools.local.process import free_ports
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
 LEDGER = "SECEMB_LEDGER__URL"  # the setting of the page, for one command
-ELSEWHERE = ("ssh -L",)  # what needs another machine
+# What needs another machine, and what has tests of its own: test_several_tasks.py and test_successors.py.
+ELSEWHERE = ("ssh -L", "--out second", "tonight", "--capacity 400")
 FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "constraints.txt")  # of the distribution
 FOLDERS = ("shared", "sdk", "services", "tools")
 SMALLER = {
@@ -85,7 +86,7 @@ pytestmark = [
 
 
 def blocks(page: str) -> list[str]:
-    """Return the shell blocks of a page, without lines for another machine."""
+    """Return the shell blocks of a page, without those that are run elsewhere."""
     found = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     return [block for block in found if not any(word in block for word in ELSEWHERE)]
 
