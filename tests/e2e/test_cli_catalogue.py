@@ -96,7 +96,9 @@ def test_an_id_that_is_not_in_the_catalogue_is_refused(pair: Pair, tmp_path: Pat
     assert not (tmp_path / "home").exists()
 
 
-def test_a_catalogue_that_was_swapped_is_found_before_a_server_starts(pair: Pair) -> None:
+def test_a_catalogue_that_was_swapped_is_found_before_a_server_starts(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = pair.servers[1].folder
     file = folder / "task" / FILE
     before = file.read_bytes()
@@ -104,7 +106,10 @@ def test_a_catalogue_that_was_swapped_is_found_before_a_server_starts(pair: Pair
         file.write_bytes(before.replace(b"Film", b"Fulm"))
         said = run("check", folder, "--offline", code=1)
         assert re.search("fail +catalogue .* is not the catalogue of this task", said)
+        # The ledger says which tasks run, and the one of the running server is taken.
+        monkeypatch.setenv("SECEMB_LEDGER__URL", f"sqlite:///{tmp_path / 'ledger.db'}")
         assert "is not the catalogue of this task" in refused("serve", "--config", folder)
     finally:
         file.write_bytes(before)
+    monkeypatch.undo()
     assert "is the task's" in run("check", folder, "--offline", code=0)

@@ -299,7 +299,7 @@ async def test_server_0_ends_the_task_where_server_1_has_nothing_left(lost: int)
     async with a_pair(privacy=PRIVACY) as pair:
         party = pair.parties[1]
         party.spending = Spending(_with_budget("0.001"), party.ledger, party.workers, party.metrics)
-        pair.line.lose_requests = lost
+        pair.line.let_pass, pair.line.lose_responses = 1, lost  # server 0 meets server 1, then announces the round
         assert isinstance([await pair.step() for _ in range(1 + lost)][-1], Idle if lost else Open)
         assert (await last(pair, 0)).state is RoundState.ABORTED
         assert await pair.step() == Finished()

@@ -173,6 +173,7 @@ def test_a_check_says_what_a_task_promises_and_what_is_missing(monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     accountant._library.cache_clear()
     accountant.epsilon.cache_clear()
+    accountant.epsilon_of_all.cache_clear()
     (finding,) = check._check_privacy(task)
     assert "pip install secemb[dp]" in finding.fix
     accountant._library.cache_clear()

@@ -79,7 +79,10 @@ def serve(
         int | None,
         typer.Option(min=1, max=64, help="Number of processes of this server to run; needs [ledger] shared = true."),
     ] = None,
-    replica: Annotated[int | None, typer.Option(min=0, max=63, hidden=True)] = None,
+    replica: Annotated[
+        int | None,
+        typer.Option(min=0, max=63, hidden=True, help="Number of this process; `--replicas` gives one to each."),
+    ] = None,
 ) -> None:
     """Run the server until SIGTERM or SIGINT; it answers requests in progress before it stops."""
     from secemb_tools.operate import settings
