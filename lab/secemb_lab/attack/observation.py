@@ -22,16 +22,16 @@ _COUNTERS = re.compile(
     r"^secemb_(refusals|sessions_rejected|rounds|conductor_failures)_total(?:\{(.*)\})? (\S+)$", re.MULTILINE
 )
 _TOKENS = 1000
-_LABEL = re.compile(r'\w+="([^"]*)"')
+_LABEL = re.compile(r'\b(?!task=)\w+="([^"]*)"')
 
 
 def counters_of(server: Service) -> Counter[str]:
-    """Return how much a server has refused, rejected and ended so far, from its metrics."""
+    """Return how much a server has refused, rejected and ended so far in all of its tasks, from its metrics."""
     text = server.metrics()
     found: Counter[str] = Counter()
     for name, labels, value in _COUNTERS.findall(text):
         words = [name.replace("_", " "), *_LABEL.findall(labels)]
-        found[": ".join(one for one in words if one != "self")] = round(float(value))
+        found[": ".join(one for one in words if one != "self")] += round(float(value))
     return found
 
 
