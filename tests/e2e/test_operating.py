@@ -25,8 +25,8 @@ from secemb_tools.local.process import free_ports
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
 LEDGER = "SECEMB_LEDGER__URL"  # the setting of the page, for one command
-# What needs another machine, and what has tests of its own: test_several_tasks.py and test_successors.py.
-ELSEWHERE = ("ssh -L", "--out second", "tonight", "--capacity 400")
+# What needs another machine, and what has tests of its own: test_successors.py.
+ELSEWHERE = ("ssh -L", "tonight", "--capacity 400")
 FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "constraints.txt")  # of the distribution
 FOLDERS = ("shared", "sdk", "services", "tools")
 SMALLER = {
