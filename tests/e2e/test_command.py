@@ -81,3 +81,22 @@ def test_where_an_extra_is_missing_one_line_names_it(missing: str, extra: str, b
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == f"this needs {missing}, which is not installed: pip install 'secemb[{extra}]'\n"
+
+
+LOADED = """
+import os, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == "secemb_tools.cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+"""
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_ctrl_c_while_it_is_being_loaded_ends_it_without_a_traceback(entry: str) -> None:
+    program = LOADED + ENTRIES[entry]
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
